@@ -8,7 +8,7 @@ from scipy import stats
 
 import vijax as vi
 from vijax import constrain
-from vijax.adapters.tfp_supports import support
+from vijax.adapters.tfp_joint import support
 
 tfp = pytest.importorskip("vijax.adapters.tfp")
 tfd, tfb = tfp.tfd, tfp.tfp.bijectors

@@ -13,7 +13,7 @@ from vijax.app.kinds.listing import Data
 from vijax.app.settings.config import ConfigError, load_config
 from vijax.data import read
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.corpora.split import split_over_seen_words
+from vijax.data.corpora.select import split_over_seen_words
 from vijax.data.read import COUNT_FORMATS
 from vijax.data.reading.checks import MAX_DOCUMENTS, MAX_WORDS, DataError
 from vijax.data.tables.table_files import read_table

@@ -7,9 +7,9 @@ import pytest
 
 from vijax.data import Corpus, read
 from vijax.data.corpora.corpus import joined
+from vijax.data.read import columns_beside
 from vijax.data.reading.checks import DataError
-from vijax.data.tables.table_objects import columns_of
-from vijax.data.texts.beside import columns_beside
+from vijax.data.tables.columns import columns_of
 
 
 def test_columns_of_a_csv_stay_as_they_are_written(tmp_path):

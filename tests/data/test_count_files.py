@@ -6,8 +6,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from vijax.data.corpora.count_files import read_lda_c, read_npz, read_uci
-from vijax.data.corpora.matrix_market import read_matrix_market
+from vijax.data.corpora.count_files import read_lda_c, read_matrix_market, read_npz, read_uci
 from vijax.data.reading import files
 
 COUNTS = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 4, 0, 1]])

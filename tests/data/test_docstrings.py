@@ -2,8 +2,7 @@ import sys
 
 import pytest
 
-from vijax.data.texts.docstring_text import clean
-from vijax.data.texts.docstrings import PACKAGES, docstring_corpus, docstrings
+from vijax.data.texts.docstrings import PACKAGES, clean, docstring_corpus, docstrings
 
 SOURCE = '''
 """Orchard: trees and the weather they need, in a module of some length, to be a document of the corpus."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.corpora.split import split_over_seen_words
+from vijax.data.corpora.select import split_over_seen_words
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_DATA to count anonymous mappings")
 

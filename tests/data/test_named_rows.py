@@ -51,7 +51,7 @@ def test_rows_of_files_without_lines_are_counted_from_1_and_of_memory_as_python_
 
 @pytest.mark.parametrize(
     ("row", "message"),
-    [("a,,1", "a missing name in line 4"), ("a,b,x", "'x' in line 4"), ("a,b,2", "got 2 in line 4")],
+    [("a,,1", "a missing value in line 4"), ("a,b,x", "'x' in line 4"), ("a,b,2", "got 2 in line 4")],
 )
 def test_lines_of_an_edge_list_are_those_of_an_editor(tmp_path, row, message):
     (tmp_path / "edges.csv").write_text(f"source,target,weight\na,b,1\n\n{row}\n")

@@ -4,7 +4,7 @@ import os
 import numpy as np
 import pytest
 
-from vijax.data.corpora import storage, storage_check
+from vijax.data.corpora import storage
 from vijax.data.corpora.corpus import Corpus
 
 
@@ -104,7 +104,7 @@ def changed(folder, name, place, value):
 def test_values_that_cannot_be_are_found_when_a_corpus_is_opened(
     corpus, tmp_path, name, place, value, message, before, monkeypatch
 ):
-    monkeypatch.setattr("vijax.data.corpora.storage_check.BLOCK_ENTRIES", 4)
+    monkeypatch.setattr("vijax.data.corpora.storage.BLOCK_ENTRIES", 4)
     folder = aged(corpus.save(tmp_path / "corpus"))
     if before == "found right before":
         Corpus.open(folder)
@@ -116,8 +116,8 @@ def test_values_that_cannot_be_are_found_when_a_corpus_is_opened(
 
 def test_a_corpus_is_read_through_once(corpus, tmp_path, monkeypatch):
     looked = []
-    real = storage_check._check_range
-    monkeypatch.setattr(storage_check, "_check_range", lambda *args: looked.append(args[3]) or real(*args))
+    real = storage._check_range
+    monkeypatch.setattr(storage, "_check_range", lambda *args: looked.append(args[3]) or real(*args))
     folder = corpus.save(tmp_path / "corpus")
     for _ in range(2):
         Corpus.open(folder)
@@ -135,7 +135,7 @@ def test_a_corpus_is_read_through_once(corpus, tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_to_is_opened(corpus, tmp_path, monkeypatch):
     folder = aged(corpus.save(tmp_path / "corpus"))
-    monkeypatch.setattr("tempfile.mkstemp", lambda **_: (_ for _ in ()).throw(PermissionError("read-only")))
+    monkeypatch.setattr("vijax.files._create", lambda path: (_ for _ in ()).throw(PermissionError("read-only")))
     assert Corpus.open(folder).num_documents == 30
     assert not (folder / "checked.json").exists()
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.texts.vocabulary import select_words, with_vocabulary
+from vijax.data.corpora.select import select_words, with_vocabulary
 
 COUNTS = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 4, 0, 1]])
 WORDS = ["a", "b", "c", "d"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vijax.data import synthetic
-from vijax.models.documents.corners import corner_rows
+from vijax.models.factors.gap_nmf import corner_rows
 
 RNG = np.random.default_rng(0)
 PROFILES = RNG.dirichlet(np.full(30, 0.3), 6)

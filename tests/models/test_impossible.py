@@ -9,7 +9,7 @@ import pytest
 from scipy.special import logsumexp
 
 import vijax as vi
-from vijax.models.energies.impossible import PENALTY
+from vijax.models.energies.discrete import PENALTY
 from vijax.reference.log_joint import log_joint
 
 KEY = jax.random.key(0)

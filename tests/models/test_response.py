@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import vijax as vi
-from vijax.models.regressions.response import response
+from vijax.models.regressions.predictor_draws import response
 
 
 @pytest.mark.parametrize(

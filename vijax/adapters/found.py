@@ -68,34 +68,14 @@ def _check(argument: str, seen: Sequence[Found]) -> None:
     require(all(one.shape == first.shape for one in seen), argument, "the same shape in every run", first.shape)
 
 
-def above_of(low: Any) -> Constraint | None:
-    """x > low; None where entries have different bounds."""
-    number = _one(low)
-    if number is None:
+def interval_of(low: Any = -np.inf, high: Any = np.inf) -> Constraint | None:
+    """The constraint low < x < high, with a half-line for an infinite end; None where entries have different bounds."""
+    lows, highs = (np.unique(np.asarray(bound, float)) for bound in (low, high))
+    if len(lows) != 1 or len(highs) != 1:
         return None
-    if np.isinf(number):
-        return real()
-    return positive() if number == 0 else above(number)
-
-
-def below_of(high: Any) -> Constraint | None:
-    """x < high; None where entries have different bounds."""
-    number = _one(high)
-    if number is None:
-        return None
-    return real() if np.isinf(number) else below(number)
-
-
-def interval_of(low: Any, high: Any) -> Constraint | None:
-    """low < x < high; an infinite end counts as none; None where entries have different bounds."""
-    least, most = _one(low), _one(high)
-    if least is None or most is None:
-        return None
+    least, most = float(lows[0]), float(highs[0])
+    if np.isinf(least):
+        return real() if np.isinf(most) else below(most)
     if np.isinf(most):
-        return above_of(least)
-    return below_of(most) if np.isinf(least) else interval(least, most)
-
-
-def _one(bound: Any) -> float | None:
-    values = np.unique(np.asarray(bound, float))
-    return float(values[0]) if len(values) == 1 else None
+        return positive() if least == 0 else above(least)
+    return interval(least, most)

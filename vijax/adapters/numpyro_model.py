@@ -8,17 +8,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
 
-from vijax.adapters import numpyro_sites as sites_of
-from vijax.adapters.found import free_variables
-from vijax.adapters.numpyro_sites import Sites
+from vijax import constrain
+from vijax.adapters.found import Found, free_variables, interval_of
 from vijax.checks import require
+from vijax.constrain import Constraint
 from vijax.contract.model import Model
 from vijax.extras import require_extra
 from vijax.models.energies.density import density
 
 RUNS = 3
-"""Runs of the model that show what its sites are."""
+"""Runs of the model from which its sites are read."""
 Values = Mapping[str, Any]
 
 
@@ -44,7 +45,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         vijax's, or changes with other sites' values; a discrete site has too many values, or batches without plates.
       ImportError: NumPyro is not installed; for discrete sites, funsor.
 
-    A normal mean, of which four numbers are seen (Phan, Pradhan and Jankowiak 2019 describe the library):
+    A normal mean and four observations (Phan, Pradhan and Jankowiak 2019 describe the library):
 
     >>> import jax, jax.numpy as jnp, pytest, vijax as vi
     >>> numpyro = pytest.importorskip("numpyro")
@@ -59,32 +60,28 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """
     require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
     bound = functools.partial(model, *args, **kwargs)
-    runs = [sites_of.run(bound, jax.random.key(i)) for i in range(RUNS)]
+    runs = [run(bound, jax.random.key(i)) for i in range(RUNS)]
     for sites in runs:
-        sites_of.check_kinds(sites)
-    variables = free_variables("model", [sites_of.continuous(sites) for sites in runs])
-    if sites_of.discrete(runs[0]):
-        sites_of.check_enumerable(runs[0])
+        check_kinds(sites)
+    variables = free_variables("model", [continuous(sites) for sites in runs])
+    if discrete(runs[0]):
+        check_enumerable(runs[0])
         return density(variables, _summed(bound, runs[0]))
-    return density(variables, _plain(bound), derived=_derived(bound, sites_of.deterministic(runs[0])))
+    return density(variables, _plain(bound), derived=_derived(bound, deterministic(runs[0])))
 
 
 def _plain(model: Callable[[], Any]) -> Callable[[Values], Any]:
     """The log density of a model without discrete unknowns. There is no random key: a site left out raises an error."""
     log_density = require_extra("numpyro.infer.util", "numpyro").log_density
-    return lambda values: _one_number(log_density(model, (), {}, dict(values))[0])
+    return lambda values: jnp.asarray(log_density(model, (), {}, dict(values))[0], float)
 
 
 def _summed(model: Callable[[], Any], sites: Sites) -> Callable[[Values], Any]:
     """The log density with discrete unknowns summed out (Obermeyer et al. 2019)."""
     require_extra("funsor", "numpyro")
     theirs = require_extra("numpyro.contrib.funsor", "numpyro")
-    each = theirs.enum(theirs.config_enumerate(model), sites_of.first_axis(sites))
-    return lambda values: _one_number(theirs.log_density(each, (), {}, dict(values))[0])
-
-
-def _one_number(total: Any) -> Any:
-    return jnp.asarray(total, jnp.result_type(float))
+    each = theirs.enum(theirs.config_enumerate(model), first_axis(sites))
+    return lambda values: jnp.asarray(theirs.log_density(each, (), {}, dict(values))[0], float)
 
 
 def _derived(model: Callable[[], Any], names: list[str]) -> Callable[[Values], dict[str, Any]] | None:
@@ -98,3 +95,116 @@ def _derived(model: Callable[[], Any], names: list[str]) -> Callable[[Values], d
         return {name: jnp.asarray(sites[name]["value"]) for name in names}
 
     return derived
+
+
+Sites = Mapping[str, Mapping[str, Any]]
+MOST_VALUES = 1000
+"""Values of a discrete site that are summed over."""
+NO_SUBSAMPLE = (
+    "Give the full plate, with all the data. For minibatches write the model by vijax.density(log_prior=, log_lik=), "
+    "which scales the likelihood of a batch and not the prior."
+)
+
+
+def run(model: Callable[[], Any], key: PRNGKeyArray) -> Sites:
+    """All sites of one run, unknown ones at random values of their support: improper priors have no draws."""
+    handlers = require_extra("numpyro.handlers", "numpyro")
+    initial = require_extra("numpyro.infer", "numpyro").init_to_uniform
+    placed = handlers.substitute(handlers.seed(model, key), substitute_fn=initial)
+    return handlers.trace(placed).get_trace()
+
+
+def latent(sites: Sites) -> dict[str, Mapping[str, Any]]:
+    """The sites that are neither observed nor factors."""
+    return {name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
+
+
+def continuous(sites: Sites) -> dict[str, Found]:
+    """The facts that a run shows of the continuous unknowns."""
+    return {name: _found(site) for name, site in latent(sites).items() if not site["fn"].support.is_discrete}
+
+
+def discrete(sites: Sites) -> list[str]:
+    """Names of the discrete unknowns."""
+    return [name for name, site in latent(sites).items() if site["fn"].support.is_discrete]
+
+
+def deterministic(sites: Sites) -> list[str]:
+    """Names of the sites that the model declares as functions of its unknowns."""
+    return [name for name, site in sites.items() if site["type"] == "deterministic"]
+
+
+def check_kinds(sites: Sites) -> None:
+    """Raises ValueError naming a site that cannot be in a density of free variables."""
+    for name, site in sites.items():
+        kind, argument = site["type"], f"model: {site['type']} {name!r}"
+        remedy = "Give it a prior: numpyro.sample in place of numpyro.param."
+        require(kind not in ("param", "mutable"), argument, "a variable with a prior", f"a {kind}", remedy)
+        if kind == "plate":
+            size, drawn = site["args"]
+            require(drawn in (None, size), argument, f"all of {size}", f"a subsample of {drawn}", NO_SUBSAMPLE)
+
+
+def check_enumerable(sites: Sites) -> None:
+    """Raises ValueError naming a site that keeps the discrete unknowns from being summed out."""
+    for name in discrete(sites):
+        fn, argument = sites[name]["fn"], f"model: discrete site {name!r}"
+        remedy = "Sum it out by hand, and add the result by numpyro.factor."
+        require(fn.has_enumerate_support, argument, "finitely many values", f"those of {type(fn).__name__}", remedy)
+        count = len(fn.enumerate_support(expand=False))
+        require(count <= MOST_VALUES, argument, f"at most {MOST_VALUES} values", count, remedy)
+    for name, site in sites.items():
+        if site["type"] == "sample":
+            _check_plates(name, site)
+
+
+def _check_plates(name: str, site: Mapping[str, Any]) -> None:
+    """Checks that plates declare every axis of a batch: values of other axes would be summed out together."""
+    shape = site["fn"].batch_shape
+    declared = {frame.dim for frame in site["cond_indep_stack"]}
+    if "_scan_current_index" in site["infer"]:  # numpyro.contrib.control_flow.scan puts the steps first
+        declared.add(-len(shape))
+    free = [axis for axis in range(-len(shape), 0) if shape[axis] > 1 and axis not in declared]
+    remedy = "To sum out discrete sites, put it into numpyro.plate, or make its axes one event by .to_event()."
+    require(not free, f"model: site {name!r}", "plates for its batch", f"a batch of shape {shape} without", remedy)
+
+
+def _found(site: Mapping[str, Any]) -> Found:
+    of = site["fn"].support
+    kind = type(getattr(site["fn"], "base_dist", site["fn"])).__name__
+    return Found(jnp.shape(site["value"]), jnp.result_type(site["value"]), support(of), f"{of} of {kind}")
+
+
+def first_axis(sites: Sites) -> int:
+    """The axis left of all plates, for values that are summed over."""
+    ranks = [len(site["fn"].batch_shape) for site in sites.values() if site["type"] == "sample"]
+    dims = [-frame.dim for site in sites.values() for frame in site.get("cond_indep_stack", ())]
+    return -1 - max([*ranks, *dims], default=0)
+
+
+def support(of: Any) -> Constraint | None:
+    """The constraint of equal set, boundaries apart; None where there is none.
+
+    >>> import pytest
+    >>> constraints = pytest.importorskip("numpyro.distributions").constraints
+    >>> support(constraints.independent(constraints.less_than(2.0), 1))
+    below(high=2.0)
+    """
+    constraints = require_extra("numpyro.distributions", "numpyro").constraints
+    while isinstance(of, constraints.independent):
+        of = of.base_constraint
+    without_numbers: list[tuple[Any, Constraint]] = [
+        (constraints.real, constrain.real()),
+        (constraints.simplex, constrain.simplex()),
+        (constraints.ordered_vector, constrain.ordered()),
+        (constraints.positive_definite, constrain.positive_definite()),
+        (constraints.corr_cholesky, constrain.correlation_cholesky()),
+    ]
+    for theirs, ours in without_numbers:
+        if type(of) is type(theirs):
+            return ours
+    if isinstance(of, constraints.interval):
+        return interval_of(of.lower_bound, of.upper_bound)
+    if isinstance(of, constraints.greater_than):
+        return interval_of(of.lower_bound)
+    return interval_of(high=of.upper_bound) if isinstance(of, constraints.less_than) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -10,22 +10,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from vijax.adapters.found import Found, free_variables
-from vijax.adapters.tfp_supports import support
+from vijax import constrain
+from vijax.adapters.found import Found, free_variables, interval_of
 from vijax.checks import require
+from vijax.constrain import Constraint
+from vijax.constrain.scalars import HalfLine
 from vijax.contract.model import Model
 from vijax.inference.guides import Guide
 from vijax.models.energies.density import density
 
 RUNS = 3
-"""Draws of the joint that show what its parts are."""
+"""Draws of the joint from which its parts are read."""
 
 
 def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None) -> Model:
     """A model from a joint distribution of TensorFlow Probability's JAX substrate: parts not observed are unknown.
 
-    The supports of the unknown parts are those of TFP's event space bijectors. (`vijax.adapters.tfp.from_tfp` is
-    something else: the family of one distribution.)
+    TFP's event space bijectors tell the supports of the unknown parts. (`vijax.adapters.tfp.from_tfp` is something
+    else: the family of one distribution.)
 
     Args:
       joint: `JointDistributionNamed`, `JointDistributionSequential` or `JointDistributionCoroutine`, also the
@@ -43,7 +45,7 @@ def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Gu
         part is discrete, or a joint itself, or its support is none of vijax's or changes with other parts.
       ImportError: TensorFlow Probability is not installed.
 
-    A normal mean, of which four numbers are seen (Dillon et al. 2017 describe the library):
+    A normal mean and four observations (Dillon et al. 2017 describe the library):
 
     >>> import jax, pytest, vijax as vi
     >>> tfd = pytest.importorskip("vijax.adapters.tfp").tfd
@@ -108,3 +110,86 @@ def _found(part: Any, value: Array) -> Found:
     bijector = part.experimental_default_event_space_bijector()
     said = f"that of {part.name}, by the bijector {getattr(bijector, 'name', None)}"
     return Found(value.shape, value.dtype, support(bijector), said)
+
+
+FACTOR = "lower triangles of positive diagonal"
+"""A set on the way to the positive definite matrices, which is no constraint of ours."""
+Set = Constraint | str | None
+
+
+def support(bijector: Any) -> Constraint | None:
+    """The constraint whose set the bijector maps all real numbers onto; None where there is none.
+
+    >>> import pytest
+    >>> tfb = pytest.importorskip("vijax.adapters.tfp").tfp.bijectors
+    >>> support(tfb.Chain([tfb.Shift(2.0), tfb.Scale(-3.0), tfb.Exp()]))
+    below(high=2.0)
+    """
+    found = _image(bijector, constrain.real())
+    return found if isinstance(found, Constraint) else None
+
+
+def _image(bijector: Any, of: Set) -> Set:
+    """The image of a set under a bijector; None where not known."""
+    rule = _RULES.get(type(bijector).__name__)
+    return None if rule is None or of is None else rule(bijector, of)
+
+
+def _chain(chain: Any, of: Set) -> Set:
+    for part in reversed(chain.bijectors):
+        of = _image(part, of)
+    return of
+
+
+def _onto(made: Callable[[Any], Set], needed: Set = constrain.real()) -> Callable[[Any, Set], Set]:  # noqa: B008
+    """The rule of a bijector for one set only."""
+    return lambda bijector, of: made(bijector) if of == needed else None
+
+
+def _moved(of: Set, shift: Any, scale: Any) -> Set:
+    """shift + scale x."""
+    scales = np.asarray(scale, float)
+    if isinstance(of, constrain.real):
+        return of if np.all(scales != 0) else None
+    if not (np.all(scales > 0) or np.all(scales < 0)):
+        return None
+    down = bool(np.all(scales < 0))
+    if isinstance(of, HalfLine):
+        end = shift + scales * of.end
+        return interval_of(low=end) if (of.sign > 0) != down else interval_of(high=end)
+    if isinstance(of, constrain.interval):
+        ends = shift + scales * of.low, shift + scales * of.high
+        return interval_of(*(ends[::-1] if down else ends))
+    return None
+
+
+def _inverted(invert: Any, of: Set) -> Set:
+    """Inverses of known bijectors: logarithms, logits, and `Ordered`, which maps to real numbers."""
+    inner = invert.bijector
+    if type(inner).__name__ == "Ordered":
+        return constrain.ordered() if of == constrain.real() else None
+    return constrain.real() if _image(inner, constrain.real()) == of else None
+
+
+_RULES: dict[str, Callable[[Any, Set], Set]] = {
+    "Identity": lambda bijector, of: of,
+    "Chain": _chain,
+    "_DefaultSampleBijector": lambda bijector, of: _image(bijector.bijector, of),
+    "Invert": _inverted,
+    "Shift": lambda bijector, of: _moved(of, np.asarray(bijector.shift, float), 1.0),
+    "Scale": lambda bijector, of: _moved(
+        of, 0.0, bijector.scale if bijector.scale is not None else np.exp(np.asarray(bijector.log_scale, float))
+    ),
+    "Exp": _onto(lambda bijector: constrain.positive()),
+    "Softplus": _onto(lambda bijector: interval_of(0.0 if bijector.low is None else bijector.low)),
+    "Reciprocal": _onto(lambda bijector: constrain.positive(), constrain.positive()),
+    "Sigmoid": _onto(lambda b: interval_of(0.0 if b.low is None else b.low, 1.0 if b.high is None else b.high)),
+    "SoftmaxCentered": _onto(lambda bijector: constrain.simplex()),
+    "IteratedSigmoidCentered": _onto(lambda bijector: constrain.simplex()),
+    "Ascending": _onto(lambda bijector: constrain.ordered()),
+    "CorrelationCholesky": _onto(lambda bijector: constrain.correlation_cholesky()),
+    "FillScaleTriL": _onto(lambda bijector: FACTOR),
+    "TransformDiagonal": _onto(lambda bijector: FACTOR, FACTOR),
+    "CholeskyOuterProduct": _onto(lambda bijector: constrain.positive_definite(), FACTOR),
+}
+"""The rules, by the bijector's type."""

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import PRNGKeyArray, PyTree
 
 from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
@@ -38,7 +38,8 @@ def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = 
         made, seen = replicated(fit, jax.random.fold_in(key, 1), num_draws, predictive_of)
         groups |= {"posterior_predictive": _one_chain(made), "observed_data": seen}
     given = {name: group for name, group in groups.items() if group}
-    tree = arviz.from_dict(given) if _is_refactored(arviz) else arviz.from_dict(**given)
+    is_tree = int(arviz.__version__.partition(".")[0]) >= 1  # from 1.0 on it keeps groups in an xarray.DataTree
+    tree = arviz.from_dict(given) if is_tree else arviz.from_dict(**given)
     for name in given:
         tree[name].attrs.update(_attributes(fit))
     return tree
@@ -58,25 +59,17 @@ def load() -> Any:
         return require_extra("arviz", "arviz")
 
 
-def _is_refactored(arviz: Any) -> bool:
-    """True for ArviZ 1.0 or later, which keeps groups in an xarray.DataTree."""
-    return int(arviz.__version__.partition(".")[0]) >= 1
-
-
 def draws_of_density(fit: Fit, model: Model, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
     """Draws of the variables, with known log p and log q at their free coordinates."""
     q, hyper, density = fit.posterior[Z], fit.state.hyper, model.log_density
     z, frame = q.sample(key, (num_draws,)), frame_of(hyper)
     wide = 0.0 if frame is None else float(frame.log_det())
-    stats = {"lq": np.asarray(_summed(q.log_prob(z)), np.float64) - wide}
+    log_q = q.log_prob(z)
+    log_q = log_q if jnp.ndim(log_q) == 1 else jnp.sum(log_q, -1)  # over independent coordinates
+    stats = {"lq": np.asarray(log_q, np.float64) - wide}
     if not density.reads_data or data is not None:
         stats["lp"] = Target.of(model, data).values(np.asarray(jax.vmap(lambda z: density.point(hyper, z))(z)))
     return density.values(hyper, {Z: z}), stats
-
-
-def _summed(log_q: Float[Array, draws * D]) -> Float[Array, " draws"]:
-    """The sum over independent coordinates."""
-    return log_q if jnp.ndim(log_q) == 1 else jnp.sum(log_q, -1)
 
 
 def _by_path(draws: Mapping[str, PyTree]) -> Named:

@@ -17,7 +17,7 @@ from vijax.app.kinds.documents import load_documents
 from vijax.app.settings.typed_toml import ConfigError, flatten
 from vijax.data.read import guess_format
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.reading.guards import kind_of
+from vijax.data.reading.files import kind_of
 from vijax.data.tables.columns import are_missing, as_numbers, not_numbers
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS

@@ -1,17 +1,17 @@
 """Data in: corpora from files and objects, in memory or memory-mapped, dealt in minibatches of fixed shapes."""
 
 from vijax.data.corpora.corpus import Corpus as Corpus
-from vijax.data.corpora.held import load_bag_of_words as load_bag_of_words
+from vijax.data.corpora.select import select_words as select_words
+from vijax.data.corpora.select import with_vocabulary as with_vocabulary
 from vijax.data.minibatch import Minibatches as Minibatches
 from vijax.data.minibatch import document_batches as document_batches
 from vijax.data.minibatch import full_batch as full_batch
 from vijax.data.minibatch import in_order as in_order
 from vijax.data.minibatch import minibatches as minibatches
-from vijax.data.prefetch import prefetch as prefetch
+from vijax.data.minibatch import prefetch as prefetch
+from vijax.data.read import load_bag_of_words as load_bag_of_words
 from vijax.data.read import read as read
 from vijax.data.reading.checks import DataError as DataError
 from vijax.data.synthetic import lda_corpus as lda_corpus
 from vijax.data.texts.docstrings import docstring_corpus as docstring_corpus
 from vijax.data.texts.text import TextSettings as TextSettings
-from vijax.data.texts.vocabulary import select_words as select_words
-from vijax.data.texts.vocabulary import with_vocabulary as with_vocabulary

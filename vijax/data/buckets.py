@@ -1,4 +1,4 @@
-"""Length buckets: documents of similar length share a padded shape, so that little of it is padding."""
+"""Length buckets: documents of similar length share a padded shape, so that few slots are padding."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from jaxtyping import Int
 
 MAX_CANDIDATES = 512  # lengths tried as edges; more make no visible difference and the search is quadratic
 WORTH = 0.98  # a further bucket is a further compiled shape: it must save 2 % of the padded size
-MOST = 6  # buckets, where nobody says how many
-PRICE = 4096  # padded slots of a batch that a bucket must save to pay: what compiling it costs, over some 200 steps
+MOST = 6  # the most buckets, where their number is not given
+PRICE = 4096  # padded slots of a batch that a bucket must save: the cost of compiling it, over some 200 steps
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -18,9 +18,9 @@ class Bucket:
     """Documents that share a padded shape.
 
     Attributes:
-      rows: their places in the corpus, in order.
-      slots: the largest number of different words of one of them (1 at least), which is their padded length.
-      max_tokens: the largest number of tokens of one of them (1 at least).
+      rows: places of the documents in the corpus, in order.
+      slots: padded length: the most different words that one of them has, at least 1.
+      max_tokens: the most tokens that one of them has, at least 1.
     """
 
     rows: Int[np.ndarray, " docs"]
@@ -35,14 +35,9 @@ def length_buckets(
     num_parts: int = 1,
     price: float = PRICE,
 ) -> tuple[Bucket, ...]:
-    """Buckets that make the padded size of a batch smallest; short documents first.
+    """The buckets of the smallest padded batch, short documents first; each is dealt to `num_parts` batches.
 
-    Args:
-      lengths: different words of each document.
-      tokens: tokens of each document.
-      num_buckets: how many buckets at most; None: as many as save more than they cost to compile.
-      num_parts: into how many batches each bucket is dealt.
-      price: what a bucket costs to compile, as so many slots of a batch; not asked where their number is given.
+    Without `num_buckets` there are as many as save more slots of a batch than they cost to compile, their `price`.
 
     >>> [(b.rows.tolist(), b.slots) for b in length_buckets(np.array([3, 90, 2, 3]), np.array([5, 99, 2, 4]), 2)]
     [([0, 2, 3], 3), ([1], 90)]
@@ -58,9 +53,8 @@ def bucket_edges(
 ) -> Int[np.ndarray, " buckets"]:
     """Largest length of each bucket, by dynamic programming over the histogram of lengths.
 
-    A bucket of n documents of up to L words takes ceil(n / num_parts) rows of L slots in every batch; the sum over
-    buckets, and of `price` for each, is made smallest. Fewer buckets are taken when the last ones would save next to
-    nothing.
+    A bucket of n documents of up to L words takes ceil(n / num_parts) rows of L slots in every batch, and costs `price`
+    besides; the sum over buckets is smallest. The last buckets are left out where they save less than `WORTH` asks.
     """
     candidates, below = _candidates(np.asarray(lengths))
     cost = _bucket_costs(candidates, below, num_parts)
@@ -75,21 +69,21 @@ def bucket_edges(
 
 
 def _candidates(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths that may end a bucket, and how many documents are no longer than each; the first stands for none."""
+    """Lengths that may end a bucket, and the number of documents up to each; the first stands for none."""
     values, number = np.unique(lengths, return_counts=True)
     keep = np.unique(np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).round().astype(int))
     return np.concatenate([[-1], values[keep]]), np.concatenate([[0], np.cumsum(number)[keep]])
 
 
 def _bucket_costs(candidates: np.ndarray, below: np.ndarray, num_parts: int) -> np.ndarray:
-    """cost[i, j]: padded slots per batch of the bucket with lengths above candidate i, up to candidate j."""
+    """Padded slots per batch, cost[i, j], of the bucket with lengths above candidate i, up to candidate j."""
     number = below[None, :] - below[:, None]
     cost = -(-number // num_parts) * np.maximum(candidates, 1)[None, :].astype(float)
     return np.where(number >= 0, cost, np.inf)
 
 
 def _fewest(totals: list[float], price: float) -> int:
-    """How many further buckets to take after the first: as long as they pay, and each saves something yet."""
+    """The number of further buckets after the first: as long as they pay, and each still saves something."""
     paying = int(np.argmin(np.asarray(totals) + price * np.arange(len(totals))))
     return min(paying, next(b for b in range(len(totals)) if totals[-1] >= WORTH * totals[b]))
 

@@ -1,8 +1,8 @@
 """Minibatches of fixed shapes: stratified by document length, shuffled from a seed, resumable at any step.
 
 The documents of each length bucket are dealt again in every epoch to T = round(N / batch_size) batches. So every batch
-has the same shapes and, up to one, the same number of documents; each epoch visits each document once; and step i is a
-function of (seed, i) alone, which is what lets a run that was killed go on as if it had not been.
+has the same shapes and, up to one, the same number of documents; each epoch visits each document once. The batch of
+step i is a function of (seed, i) alone, so that a run that was killed can go on as if it had not been.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,19 +22,20 @@ from vijax.data.buckets import Bucket, length_buckets
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.checks import fail
 
-if TYPE_CHECKING:  # jax is imported when the first batch is made, so that reading data does not wait for it
+if TYPE_CHECKING:
     from vijax.contract.batch import Documents, Minibatch
+
 
 PADDING = -1  # the "row" of a padding document
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Minibatches:
-    """The endless stream of minibatches of a corpus, or a part of it; see `minibatches`.
+    """A stream of minibatches of a corpus, endless or of `num_steps`; see `minibatches`.
 
     Attributes:
       per_epoch: T, the number of steps in which every document is seen once.
-      buckets: which documents share which padded shape.
+      buckets: documents by padded shape.
     """
 
     corpus: Corpus
@@ -43,8 +46,7 @@ class Minibatches:
     num_steps: int | None = None
 
     def __iter__(self) -> Iterator[Minibatch]:
-        stop = None if self.num_steps is None else self.start + self.num_steps
-        for step in itertools.islice(itertools.count(self.start), None if stop is None else self.num_steps):
+        for step in itertools.islice(itertools.count(self.start), self.num_steps):
             epoch, place = divmod(step, self.per_epoch)
             if place == 0 or step == self.start:
                 hands = self.deal(epoch)
@@ -56,29 +58,29 @@ class Minibatches:
         return self.num_steps
 
     def at(self, step: int) -> Minibatch:
-        """The minibatch of global step `step`: the one the stream from 0 yields there."""
+        """The minibatch of global step `step` in the stream that began at 0."""
         epoch, place = divmod(step, self.per_epoch)
         return self.gather([hand[place] for hand in self.deal(epoch)])
 
     def deal(self, epoch: int) -> list[Int[np.ndarray, "steps rows"]]:
-        """Which documents each step of an epoch gets: per bucket, a row of document numbers per step, padded by -1."""
+        """The documents of an epoch: for each bucket, a row of document numbers per step, padded by -1."""
         rng = np.random.Generator(np.random.Philox(key=np.array([self.seed, epoch], np.uint64)))
         shuffled = [self._by_length(rng.permutation(bucket.rows)) for bucket in self.buckets]
         return _dealt(shuffled, rng.permutation(self.per_epoch))
 
     def _by_length(self, rows: np.ndarray) -> np.ndarray:
-        """Short documents first, in the order given within a quarter of the corpus: dealt in turn, every batch gets its
-        share of each quarter, also where one bucket holds them all."""
+        """The rows by quarter of the lengths, and in the order given within each: every batch gets its share of each
+        quarter, also where one bucket has them all."""
         return rows[np.argsort(self._quarters[rows], kind="stable")]
+
+    def gather(self, hands: list[np.ndarray]) -> Minibatch:
+        """The minibatch of these documents, a row of numbers for each bucket."""
+        return _minibatch(self.corpus, self.buckets, hands)
 
     @functools.cached_property
     def _quarters(self) -> Int[np.ndarray, " docs"]:
         lengths = np.asarray(self.corpus.lengths)
         return np.searchsorted(np.quantile(lengths, [0.25, 0.5, 0.75]), lengths)
-
-    def gather(self, hands: list[np.ndarray]) -> Minibatch:
-        """The minibatch of these documents, a row of numbers for each bucket."""
-        return _minibatch(self.corpus, self.buckets, hands)
 
 
 def minibatches(
@@ -93,13 +95,13 @@ def minibatches(
 
     Args:
       corpus: in memory or memory-mapped; only the documents of a batch are read for it.
-      batch_size: documents per batch S; the batches of an epoch are T = round(N / S), of N / T documents up to one. For
-        exactly T of them give N / T.
+      batch_size: documents per batch S. An epoch has T = round(N / S) batches of N / T documents, up to one; give N / T
+        for exactly T batches.
       seed: 0 or more; the same seed gives the same batches.
-      start: the global step to begin at; the batches from there on are those of a stream that began at 0.
-      num_steps: how many batches; None for an endless stream.
-      num_buckets: length buckets at most, each of which is a padded shape to compile; None: up to six, as long as what
-        they save is worth that.
+      start: the global step to begin at; a stream that began at 0 has the same batches from there on.
+      num_steps: number of batches; None for an endless stream.
+      num_buckets: the most length buckets, each a padded shape to compile; None: up to six, as long as each saves more
+        than it costs to compile.
 
     Returns:
       An iterable of `Minibatch`, whose data is a tuple of `Documents` (numpy arrays), one per length bucket.
@@ -118,10 +120,9 @@ def minibatches(
 
 
 def full_batch(corpus: Corpus, num_buckets: int | None = None) -> tuple[Minibatch, Int[np.ndarray, " docs"]]:
-    """All documents as one minibatch without padding rows, and which document each row is.
+    """All documents as one minibatch without padding rows, and the document of each row.
 
-    With `rows` the second result and `x` the results of the buckets one after the other, `in_order(x, rows)` puts them
-    back into the order of the corpus.
+    `in_order(x, rows)` brings results `x` of the buckets, one after the other, into the order of the corpus.
 
     >>> batch, rows = full_batch(Corpus.from_counts([[1, 1, 1], [0, 2, 0], [1, 0, 3]]), num_buckets=2)
     >>> [documents.words.shape for documents in batch.data], rows
@@ -135,7 +136,7 @@ def full_batch(corpus: Corpus, num_buckets: int | None = None) -> tuple[Minibatc
 def document_batches(
     corpus: Corpus, batch_size: int, num_buckets: int | None = None
 ) -> Iterator[tuple[Minibatch, Int[np.ndarray, " rows"]]]:
-    """Every document once, in batches of fixed shapes, each with the document of each of its rows (-1: padding).
+    """Batches of fixed shapes with every document once, each with the document of each of its rows (-1: padding).
 
     For scores and transforms of a corpus too large for `full_batch`; put results back by `in_order`.
     """
@@ -150,7 +151,7 @@ def document_batches(
 
 
 def in_order(results: Float[np.ndarray, "rows ..."], rows: Int[np.ndarray, " rows"]) -> Float[np.ndarray, "docs ..."]:
-    """Results per row as results per document: padding rows go, and document d comes at place d.
+    """Results by document from results by row: padding rows go, and document d comes at place d.
 
     >>> in_order(np.array([30.0, 10.0, 0.0, 20.0]), np.array([2, 0, -1, 1]))
     array([10., 20., 30.])
@@ -192,7 +193,7 @@ def _minibatch(corpus: Corpus, buckets: tuple[Bucket, ...], hands: list[np.ndarr
 
 
 def padded_documents(corpus: Corpus, rows: Int[np.ndarray, " docs"], slots: int, max_tokens: int) -> Documents:
-    """The documents `rows` of the corpus (-1: an empty one of weight 0), padded to `slots` words."""
+    """The documents `rows` of the corpus, padded to `slots` words; -1 is an empty document of weight 0."""
     from vijax.contract.batch import Documents
 
     real = rows != PADDING
@@ -220,3 +221,27 @@ def _check_arguments(corpus: Corpus, batch_size: float, seed: int, start: int, n
     for name, value, least in (("seed", seed, 0), ("start", start, 0), ("num_buckets", num_buckets, 1)):
         if value is not None and value < least:
             raise fail(name, f"an integer of {least} or more", str(value), f"pass {name}={least}")
+
+
+Item = TypeVar("Item")
+
+
+def prefetch(items: Iterable[Item], size: int = 2) -> Generator[Item, None, None]:
+    """The same items in the same order, up to `size` of them made ahead of time in a thread.
+
+    An exception in making an item is raised in its place. Closing the generator, or leaving it by an exception such as
+    KeyboardInterrupt, ends the thread.
+
+    >>> list(prefetch(range(4)))
+    [0, 1, 2, 3]
+    """
+    iterator, end = iter(items), object()
+    pool = ThreadPoolExecutor(1, "vijax-prefetch")
+    make: Any = lambda: pool.submit(next, iterator, end)
+    try:
+        ahead = deque(make() for _ in range(max(size, 1) + 1))  # and one in the thread's hand
+        while (item := ahead.popleft().result()) is not end:
+            ahead.append(make())
+            yield item
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,38 +1,43 @@
-"""`read`: a corpus from whatever holds one."""
+"""`read` makes a corpus from a file, a folder, an address or an object in memory."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vijax.data.corpora import count_files, matrix_market
+import numpy as np
+
+from vijax.data.corpora import count_files
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.select import with_vocabulary
 from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.reading.cache import cached_corpus
-from vijax.data.reading.checks import fail, nearest
+from vijax.data.reading.checks import Notes, fail, nearest
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.reading.files import open_bytes, read_vocabulary
-from vijax.data.reading.guards import SHEETS, check_regular, kind_of, naming
-from vijax.data.reading.notes import Notes
+from vijax.data.reading.files import SHEETS, check_regular, kind_of, naming, open_bytes, read_vocabulary
+from vijax.data.tables.columns import column_names, column_values, in_a_library
 from vijax.data.texts import text_files
 from vijax.data.texts.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
-from vijax.data.texts.vocabulary import with_vocabulary
+from vijax.data.texts.text_files import RECORDS, TITLE_COLUMN, Texts, find_column
 
-VERSION = 2  # of the readers: what older ones made is not taken from the cache
+VERSION = 2  # version of the readers; a corpus in the cache that another version made is read again
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
+OBJECTS = "counts (documents, words), a pair (counts, vocabulary), a list of texts, or a column or table of texts"
 
 COUNT_FORMATS: dict[str, Callable[..., Corpus]] = {
     "npz": count_files.read_npz,
-    "matrix-market": matrix_market.read_matrix_market,
+    "matrix-market": count_files.read_matrix_market,
     "lda-c": count_files.read_lda_c,
     "uci": count_files.read_uci,
 }
-TEXT_FORMATS: dict[str, Callable[..., text_files.Texts]] = {
+TEXT_FORMATS: dict[str, Callable[..., Texts]] = {
     "text-folder": text_files.text_folder,
     "text-lines": text_files.text_lines,
-    **{kind: functools.partial(text_files.column_texts, kind) for kind in text_files.RECORDS},
+    **{kind: functools.partial(text_files.column_texts, kind) for kind in RECORDS},
 }
 ENDINGS = {
     ".npz": "npz",
@@ -73,14 +78,14 @@ def read(
         vocabulary), a list of strings, a pandas, Arrow or polars column or table, a `Corpus`.
       vocabulary: words, or a file of one word per line. For counts, the words of the columns; for text and for a
         corpus that has words, the words to keep, such as those of a fitted model.
-      column: where a table has its text; by default the column `text`, or the only one.
-      format: what a file holds, when its name does not say: npz, matrix-market, lda-c, uci, text-folder, text-lines,
-        jsonl, csv, parquet.
-      encoding: of text files.
-      text: how text becomes words.
-      sha256: what the file at a URL must hash to; without it, the hash of the first download must stay.
-      folder: where to write the corpus as memory-mapped files, for one larger than memory. By default files above
-        256 MB go to a folder in the cache and are found there the next time, and smaller ones stay in memory.
+      column: the column of a table that has the text; by default the column `text`, or the only one.
+      format: the format of a file, when its name does not tell it: npz, matrix-market, lda-c, uci, text-folder,
+        text-lines, jsonl, csv, parquet.
+      encoding: encoding of text files.
+      text: settings by which text becomes words.
+      sha256: SHA-256 that the file at a URL must have; without it, every download must have that of the first.
+      folder: folder to write the corpus to as memory-mapped files, for a corpus larger than memory. By default files
+        above 256 MB go to a folder in the cache and are found there the next time, and smaller ones stay in memory.
 
     Raises:
       ValueError: naming the file and line, or the argument, what was expected, what came and what to do.
@@ -91,15 +96,14 @@ def read(
     if isinstance(source, str) and source == "docstrings" and not Path(source).exists():
         from vijax.data.texts.docstrings import docstring_corpus
 
-        return _over(docstring_corpus(), vocabulary)
+        return _over(docstring_corpus(), read_vocabulary(vocabulary))
+    folder = None if folder is None else Path(folder)
     if not isinstance(source, str | Path):
-        from vijax.data.corpora.objects import read_object
-
-        return read_object(source, _words(vocabulary), column, text, _path(folder))
+        return _read_object(source, read_vocabulary(vocabulary), column, text, folder)
     path = fetch(str(source), sha256) if is_url(source) else Path(source).expanduser()
     vocabulary = fetch(str(vocabulary)) if is_url(vocabulary) else vocabulary
     with naming(path):
-        return _read_path(path, vocabulary, column, format, encoding, text, _path(folder))
+        return _read_path(path, vocabulary, column, format, encoding, text, folder)
 
 
 def _read_path(path, vocabulary, column, format, encoding, text, folder) -> Corpus:
@@ -108,7 +112,7 @@ def _read_path(path, vocabulary, column, format, encoding, text, folder) -> Corp
         remedy = "check the path; to pass the texts themselves, pass a list of them"
         raise fail(path, "a file or folder", "none", remedy)
     if kind == "a folder" and is_corpus_folder(path):
-        return _over(Corpus.open(path), vocabulary)
+        return _over(Corpus.open(path), read_vocabulary(vocabulary))
     format = format or guess_format(path)
 
     def build(folder: Path | None) -> Corpus:
@@ -116,21 +120,21 @@ def _read_path(path, vocabulary, column, format, encoding, text, folder) -> Corp
             return COUNT_FORMATS[format](path, vocabulary, folder)
         notes = Notes()
         texts = TEXT_FORMATS[format](path, column, encoding, notes)
-        return corpus_from_texts(texts, text, _words(vocabulary), folder, str(path), notes)
+        return corpus_from_texts(texts, text, read_vocabulary(vocabulary), folder, str(path), notes)
 
     if format not in COUNT_FORMATS | TEXT_FORMATS:
         raise fail("format", "a known format", repr(format), nearest(format, COUNT_FORMATS | TEXT_FORMATS))
     if folder is not None or sum(size for _, size, _ in _files(path)) <= IN_MEMORY_BYTES:
         return build(folder)
-    key = (VERSION, _files(path), format, _words(vocabulary), column, encoding, text)
+    key = (VERSION, _files(path), format, read_vocabulary(vocabulary), column, encoding, text)
     return cached_corpus(path.name, key, build)
 
 
 def guess_format(path: Path) -> str:
-    """What a file or folder holds, by its name and, for .txt, by its first lines.
+    """The format of a file or folder, by its name and, for .txt, by its first lines.
 
     Raises:
-      ValueError: there is nothing at `path`, or its kind is not known.
+      DataError: there is nothing at `path`, or its format is not known.
     """
     if path.is_dir():
         return "text-folder"
@@ -152,21 +156,108 @@ def _looks_like_uci(path: Path) -> bool:
 
 
 def _files(path: Path) -> list[tuple[str, int, int]]:
-    """What tells whether a file, or the files of a folder, changed: names, sizes and times."""
+    """Names, sizes and times of a file, or of the files of a folder: they tell when one changed."""
     files = text_files.text_paths(path) if path.is_dir() else [path]
     for file in files:
         check_regular(file)
     return [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
-def _over(corpus: Corpus, vocabulary) -> Corpus:
-    words = _words(vocabulary)
+def _over(corpus: Corpus, words: tuple[str, ...] | None) -> Corpus:
     return corpus if words is None or words == corpus.vocabulary else with_vocabulary(corpus, words)
 
 
-def _words(vocabulary) -> tuple[str, ...] | None:
-    return read_vocabulary(vocabulary)
+def _read_object(
+    source: Any, vocabulary: tuple[str, ...] | None, column: str | None, text: TextSettings, folder: Path | None
+) -> Corpus:
+    if isinstance(source, Corpus):
+        return _over(source, vocabulary)
+    if in_a_library(source):
+        notes = Notes()
+        return corpus_from_texts(_table(source, column, notes), text, vocabulary, folder, notes=notes)
+    if isinstance(source, tuple) and len(source) == 2 and getattr(source[0], "ndim", None) == 2:
+        return Corpus.from_counts(source[0], tuple(source[1]))
+    if getattr(source, "ndim", None) == 2:
+        return Corpus.from_counts(source, vocabulary)
+    if not isinstance(source, Sequence | np.ndarray):
+        raise fail("source", OBJECTS, type(source).__name__, "convert it to one of these")
+    if len(source) == 0:
+        raise fail("source", "one document or more", "none", "check where the documents come from")
+    if isinstance(source[0], str) or not isinstance(source[0], Sequence | np.ndarray):
+        return corpus_from_texts(_numbered(source), text, vocabulary, folder)
+    try:
+        counts = np.array(source)
+    except ValueError as error:
+        raise fail("source", OBJECTS, f"rows that make no matrix ({error})", "give all rows one length") from error
+    return Corpus.from_counts(counts, vocabulary)
 
 
-def _path(folder: str | Path | None) -> Path | None:
-    return None if folder is None else Path(folder)
+def _numbered(texts: Any) -> Texts:
+    return ((f"document {number}", text) for number, text in enumerate(texts, 1))
+
+
+def _table(source: Any, column: str | None, notes: Notes) -> Texts:
+    """(title, text) pairs of a table or a single column."""
+    names = column_names(source)
+    if names is None:
+        return _numbered(column_values(source))
+    texts = column_values(source[find_column(column, names, "source", notes)])
+    if TITLE_COLUMN in names:
+        return zip(map(str, column_values(source[TITLE_COLUMN])), texts, strict=True)
+    return _numbered(texts)
+
+
+def load_bag_of_words(name: str) -> Corpus:
+    """The corpus NAME of the data folder: NAME.npz, with its vocabulary in NAME.vocab.txt.
+
+    The environment variable VIJAX_DATA names the folder; without it, it is ../shared/data beside the project.
+
+    Raises:
+      DataError: there is no data folder, or no such corpus in it (the message lists those there are).
+    """
+    named = os.environ.get("VIJAX_DATA")
+    folder = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "data"
+    if not folder.is_dir():
+        got = f"no folder at {folder}"
+        raise fail("VIJAX_DATA", "a folder with NAME.npz and NAME.vocab.txt", got, "set it to the data folder's path")
+    known = sorted(path.name.removesuffix(".vocab.txt") for path in folder.glob("*.vocab.txt"))
+    if name not in known:
+        raise fail("name", f"a corpus of {folder}", repr(name), nearest(name, known))
+    return count_files.read_npz(folder / f"{name}.npz", None)
+
+
+# --- columns beside the texts ----------------------------------------------------------------------------------------
+Beside = Mapping[str, Sequence[Any]]
+"""Columns by name: a value for each document, as it is written."""
+
+
+def columns_beside(source: Any, column: str | None, format: str | None = None, encoding: str = "utf-8") -> Beside:
+    """The columns of a source of documents that hold neither their text nor their titles.
+
+    The arguments are those with which `read` has read it before; its mistakes are not looked for again.
+    """
+    if not isinstance(source, str | Path):
+        names = column_names(source)
+        return {} if names is None else {name: column_values(source[name]) for name in _kept(names, column)}
+    path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
+    if kind_of(path) != "a file":
+        return {}
+    with naming(path):
+        kind = format or guess_format(path)
+        return _of_records(path, kind, column, encoding) if kind in RECORDS else {}
+
+
+def _of_records(path: Path, kind: str, column: str | None, encoding: str) -> Beside:
+    """The names of JSON lines may differ from line to line. A value that has parts is written as JSON."""
+    names, _, rows = RECORDS[kind](path, encoding)
+    found = [row for *_, row in rows(_kept(names, column))]
+    more = [name for row in found for name in row] if kind == "jsonl" else []
+    kept = _kept(list(dict.fromkeys([*names, *more])), find_column(column, names, str(path)))
+    missing = "" if kind == "csv" else None
+    plain = lambda value: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    return {name: [plain(row.get(name, missing)) for row in found] for name in kept}
+
+
+def _kept(names: list[str], column: str | None) -> list[str]:
+    text = find_column(column, names, "source")
+    return [name for name in names if name and name not in (text, TITLE_COLUMN)]

@@ -1,11 +1,11 @@
-"""Data drawn from models, with the truth they were drawn from: corpora, binary vectors, spectrograms.
+"""Data drawn from known models, and their truth: corpora, binary vectors, spectrograms.
 
 Corpora are from latent Dirichlet allocation,
 
     topics_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_di ~ theta_d,  w_di ~ topics_{z_di}.
 
-Tokens of one topic are exchangeable, so they are drawn together: how often each word occurs among them is multinomial,
-and which of them falls to which document is a shuffle. That costs tens of nanoseconds per token, whatever V.
+Tokens of one topic are exchangeable, so they are drawn together: their words are multinomial, and a shuffle deals them
+to documents. That costs tens of nanoseconds per token, whatever V.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHUNK_DOCUMENTS = 20_000
 
 
 class LdaTruth(NamedTuple):
-    """What a synthetic corpus was drawn from.
+    """The truth of a synthetic corpus.
 
     Attributes:
       topics: word probabilities of each topic.
@@ -51,12 +51,12 @@ def lda_corpus(
       num_documents: D.
       num_topics: K.
       vocab_size: V; the words are called w0, w1, ...
-      document_length: mean of the Poisson lengths, of which none is below 1; or the length of each document.
+      document_length: mean of the Poisson lengths, where 0 becomes 1; or the length of each document.
       alpha: concentration of the topic proportions.
       eta: concentration of the topics.
       seed: the same seed gives the same corpus.
-      folder: where to write the corpus as memory-mapped files, 20,000 documents at a time, for one of any size (the
-        3.8 million documents of Wikipedia, say); `theta` is not kept then.
+      folder: folder to write the corpus to as memory-mapped files, 20,000 documents at a time, for any size (the 3.8
+        million documents of Wikipedia, say); `theta` is not kept then.
 
     Raises:
       ValueError: a size is below 1 or a concentration is not positive.
@@ -81,11 +81,11 @@ def lda_corpus(
 
 
 class MixtureTruth(NamedTuple):
-    """What a synthetic mixture was drawn from.
+    """The truth of a synthetic mixture.
 
     Attributes:
-      weights: of the components.
-      probabilities: of a one, of each component in each dimension.
+      weights: weights of the components.
+      probabilities: probability of a one, by component and dimension.
       labels: component of each observation.
     """
 
@@ -126,11 +126,11 @@ def bernoulli_mixture(
 
 
 class SpectrogramTruth(NamedTuple):
-    """What a synthetic spectrogram was drawn from.
+    """The truth of a synthetic spectrogram.
 
     Attributes:
       dictionary: spectra, each of mean 1.
-      activations: of each spectrum in each frame.
+      activations: activation of each spectrum in each frame.
     """
 
     dictionary: Float[np.ndarray, "F K"]

@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from vijax.checks import require_integers
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.select import select_words
 from vijax.data.reading.checks import fail
-from vijax.data.texts.vocabulary import select_words
 from vijax.evaluate.tokens import as_corpus, check_topics
 from vijax.families import Family, Point
 from vijax.xla.compiler import numbers_in, once_jit

@@ -8,24 +8,22 @@ from vijax.models.documents.simple_mixture import simple_mixture
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf
 from vijax.models.factors.stochastic_block_model import rates_matrix, stochastic_block_model
-from vijax.models.mixtures.dp_mixture import dp_mixture
-from vijax.models.mixtures.mixture import mixture
+from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.models.networks import observed
 from vijax.models.networks.autoencoder import vae
 from vijax.models.networks.structured_autoencoder import svae
 from vijax.models.networks.structured_parts import as_potentials
 from vijax.models.regressions.gaussian_process import gp
-from vijax.models.regressions.grouped import group_rows
+from vijax.models.regressions.groups import group_rows, population
 from vijax.models.regressions.hierarchical import (
     hierarchical_linear_regression,
     hierarchical_probit_regression,
     multilevel_logistic_regression,
 )
 from vijax.models.regressions.linear_models import glm, logistic_regression
-from vijax.models.regressions.population import population
+from vijax.models.regressions.predictor_draws import response
 from vijax.models.regressions.predictors import Predictors
 from vijax.models.regressions.regression import ard_regression
-from vijax.models.regressions.response import response
 from vijax.models.series.factorial_hmm import factorial_hmm
 from vijax.models.series.hmm import hmm
 from vijax.models.series.sequences import pad

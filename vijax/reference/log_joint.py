@@ -13,8 +13,8 @@ from vijax import tree
 from vijax.checks import require
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, Model
+from vijax.models.energies.discrete import PENALTY
 from vijax.models.energies.energy import Energy, energy_of
-from vijax.models.energies.impossible import PENALTY
 
 Values = dict[str, Any]
 

@@ -4,15 +4,13 @@ from vijax.extras import require_extra
 
 require_extra("sklearn", "sklearn")
 
-from vijax.sklearn.ctm import CorrelatedTopicModel  # noqa: E402
-from vijax.sklearn.factors import FactorAnalysis  # noqa: E402
+from vijax.sklearn.factors import FactorAnalysis, GammaPoissonNMF  # noqa: E402
 from vijax.sklearn.gaussian_mixture import BayesianGaussianMixture, GaussianMixture  # noqa: E402
 from vijax.sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor  # noqa: E402
 from vijax.sklearn.hidden_markov import HiddenMarkovModel  # noqa: E402
-from vijax.sklearn.lda import LatentDirichletAllocation  # noqa: E402
 from vijax.sklearn.linear import BayesianGLM, BayesianLogisticRegression  # noqa: E402
-from vijax.sklearn.nmf import GammaPoissonNMF  # noqa: E402
-from vijax.sklearn.poisson_mixture import PoissonMixture  # noqa: E402
+from vijax.sklearn.mixtures import PoissonMixture  # noqa: E402
+from vijax.sklearn.topics import CorrelatedTopicModel, LatentDirichletAllocation  # noqa: E402
 
 __all__ = [
     "BayesianGLM",

@@ -1,4 +1,4 @@
-"""Factor analysis as a transformer."""
+"""Factor analysis and Poisson matrix factorisation as transformers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vijax.algorithms import cavi, em
 from vijax.arguments import NotNegative, Positive, Size
+from vijax.checks import require
 from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.inference import estep
 from vijax.models.factors.factor_analysis import factor_analysis
-from vijax.sklearn.parts.base import Transformer, estimator, key_of, warn_unless_converged
-from vijax.sklearn.parts.rows import by_row, fit_rows
+from vijax.models.factors.gap_nmf import gap_nmf
+from vijax.sklearn.parts.base import Transformer, estimator, key_of
+from vijax.sklearn.parts.rows import OfCounts, by_row, fit_rows
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
 
@@ -88,8 +91,7 @@ class FactorAnalysis(Transformer):
             self.components_ = np.array(estimates["loadings"].mean()).T * self._scale
             self.noise_variance_ = np.broadcast_to(self._scale**2 / np.array(estimates["noise"].mean()), X.shape[1:])
         self.loglike_ = list(found.bounds / len(X) - np.log(np.broadcast_to(self._scale, X.shape[1:])).sum())
-        self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
-        warn_unless_converged(self)
+        self._keep(found.fit, found.converged, found.n_iter)
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
@@ -131,14 +133,6 @@ class FactorAnalysis(Transformer):
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self.mean_) / self._scale
 
-    def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []
-        return tags
-
 
 _log_prob = quick_jit(lambda law, gap: law.log_prob(gap))
 _precision = quick_jit(lambda law: law.precision)
@@ -155,3 +149,89 @@ def _spreads(X: np.ndarray, mean: np.ndarray) -> Float[np.ndarray, " D"]:
 def _usual(spread: np.ndarray) -> float:
     """The root of the mean square; 1 where nothing varies."""
     return float(np.sqrt(np.mean(spread**2))) if np.any(spread) else 1.0
+
+
+@estimator
+class GammaPoissonNMF(OfCounts, Transformer):
+    """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of everything: a Bayesian Kullback-Leibler
+    NMF, in which parts that are not needed tend to lose their weight (Hoffman and Blei 2015, section 4.3).
+
+    Args:
+      n_components: most parts.
+      activation_prior: shape and rate of the gamma prior of the activations W; below 1 they are sparse.
+      dictionary_prior: shape and rate of the gamma prior of the entries of H.
+      concentration: concentration of the gamma process of the parts' weights: smaller values use fewer parts.
+      max_iter: most steps.
+      tol: the bound has converged when it changes by less, per row.
+      random_state: an integer for results that can be repeated.
+
+    Attributes:
+      components_: H times the parts' weights, posterior means, (n_components, features).
+      gains_: the parts' weights.
+      converged_, n_iter_, lower_bound_: whether the fit converged, its steps, and the bound on log p(X).
+      fit_: the `vijax.Fit`.
+
+    >>> parts = np.array([[9.0, 9.0, 0.0, 0.0], [0.0, 0.0, 9.0, 9.0]])
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.poisson(rng.gamma(1.0, size=(60, 2)) @ parts)
+    >>> nmf = GammaPoissonNMF(n_components=3, random_state=0).fit(X)
+    >>> nmf.transform(X).shape, nmf.components_.shape
+    ((60, 3), (3, 4))
+    """
+
+    n_components: Size = 10
+    _: dataclasses.KW_ONLY
+    activation_prior: Positive = 0.2
+    dictionary_prior: Positive = 0.25
+    concentration: Positive = 1.0
+    max_iter: Size = 200
+    tol: NotNegative = 1e-3
+    random_state: Any = None
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Finds the parts of counts.
+
+        Args:
+          X: counts, (rows, features), none negative, dense or sparse (made dense); weights that are not
+            whole are taken as they are.
+          y: ignored.
+
+        Raises:
+          ValueError: an argument out of its range; negative or missing numbers; only zeros.
+
+        Warns:
+          ConvergenceWarning: the bound had not converged after `max_iter` steps.
+        """
+        del y
+        self._check_settings()
+        X = self._checked(X, reset=True)
+        require(X.any(), "X", "counts", "only zeros")
+        with enable_x64(True):
+            model = gap_nmf(
+                X.shape[1],
+                self.n_components,
+                a=self.dictionary_prior,
+                b=self.activation_prior,
+                alpha=self.concentration,
+                estep=estep.mean_field(max_iters=50, tol=1e-4),
+            )
+            hyper = {"c": np.asarray(1.0 / X.mean())}
+            found = fit_rows(cavi(model), X, key_of(self.random_state), self.max_iter, self.tol, hyper=hyper)
+            q = found.fit.posterior
+            self.gains_ = np.array(q["gains"].mean())
+            self.components_ = np.array(q["dictionary"].mean()).T * self.gains_[:, None]
+        self.lower_bound_ = float(found.bounds[-1])
+        self._keep(found.fit, found.converged, found.n_iter)
+        return self
+
+    def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
+        """The activations W of rows: posterior means."""
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        with enable_x64(True):
+            return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["activations"].mean(), X)
+
+    def inverse_transform(self, X: Any) -> Float[np.ndarray, "rows D"]:
+        """The rates W H of given activations."""
+        check_is_fitted(self)
+        return np.asarray(X) @ self.components_

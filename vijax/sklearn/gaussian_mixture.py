@@ -13,8 +13,7 @@ from vijax.families import Dirichlet, Product
 from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, blurred
-from vijax.models.mixtures.dp_mixture import dp_mixture
-from vijax.models.mixtures.mixture import mixture
+from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.sklearn.mixtures import MixtureEstimator
 from vijax.sklearn.parts import covariances as kinds
 from vijax.sklearn.parts.base import estimator

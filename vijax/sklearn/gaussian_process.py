@@ -9,12 +9,9 @@ import numpy as np
 
 from vijax.arguments import Positive
 from vijax.models.regressions.predictors import Predictors
-from vijax.sklearn.classifiers import PredictorClassifier
 from vijax.sklearn.parts.base import estimator
-from vijax.sklearn.parts.observations import Observation
-from vijax.sklearn.parts.predictor_base import PredictorSettings
-from vijax.sklearn.predictors import process
-from vijax.sklearn.regressors import PredictorRegressor
+from vijax.sklearn.parts.predictor_estimators import PredictorClassifier, PredictorRegressor, PredictorSettings
+from vijax.sklearn.parts.predictor_fits import Observation, process
 
 
 @estimator

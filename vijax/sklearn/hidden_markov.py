@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vijax.algorithms import cavi, em
 from vijax.arguments import NotNegative, Positive, Size
@@ -18,11 +18,10 @@ from vijax.families import Dirichlet, Product
 from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, blurred, poisson
 from vijax.models.series.hmm import hmm
-from vijax.models.series.sequence_draws import path
+from vijax.models.series.sequences import path
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_unless_converged
-from vijax.sklearn.parts.counts import check_counts, prior_of_rates, weights_allowed
-from vijax.sklearn.parts.rows import fit_rows, padded, size_with_padding
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
+from vijax.sklearn.parts.rows import check_counts, fit_rows, padded, prior_of_rates, size_with_padding, weights_allowed
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
 
@@ -97,10 +96,10 @@ class HiddenMarkovModel(VijaxEstimator):
         with enable_x64(True):
             settings = (key_of(self.random_state), self.max_iter, self.tol * len(X) / len(sequences[0]), self.n_init)
             found = fit_rows(self._algorithm(X.shape[1]), sequences, *settings, {"prior": self._prior(X)}, least=1)
-            self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
+            self.fit_ = found.fit
             self._describe()
         self.lower_bound_ = float(found.bounds[-1])
-        warn_unless_converged(self)
+        self._keep(found.fit, found.converged, found.n_iter)
         return self
 
     def predict(self, X: Any, lengths: Any = None) -> Int[np.ndarray, " steps"]:
@@ -180,7 +179,7 @@ class HiddenMarkovModel(VijaxEstimator):
         self.covariances_ = kinds.covariances_of(self.covariance_type, precisions)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
+        X = super()._checked(X, reset)
         if self.emission == "poisson":
             check_counts(self, X)
         return X

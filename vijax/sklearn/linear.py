@@ -9,13 +9,10 @@ import numpy as np
 
 from vijax.arguments import NotNegative, Positive
 from vijax.models.regressions.predictors import Predictors
-from vijax.sklearn import predictors
-from vijax.sklearn.classifiers import PredictorClassifier
+from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import estimator
-from vijax.sklearn.parts.observations import Observation
-from vijax.sklearn.parts.predictor_base import PredictorSettings
-from vijax.sklearn.predictors import linear_model
-from vijax.sklearn.regressors import PredictorRegressor
+from vijax.sklearn.parts.predictor_estimators import PredictorClassifier, PredictorRegressor, PredictorSettings
+from vijax.sklearn.parts.predictor_fits import Observation, linear_model
 
 OF_INTERCEPT = 10.0
 """The prior standard deviation of the intercept, in units of that of the coefficients."""
@@ -53,7 +50,7 @@ class _Linear(PredictorSettings):
         probes = np.eye(dim + self.fit_intercept)
         if self.fit_intercept:
             probes[-1] = self._features(np.zeros((1, dim)))[0]
-        mean, variance = predictors.predicted(fit, probes)
+        mean, variance = predictor_fits.predicted(fit, probes)
         intercept = float(mean[-1]) if self.fit_intercept else 0.0
         return mean[:dim] / self._spread, np.sqrt(variance[:dim]) / self._spread, intercept
 

@@ -11,17 +11,20 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from vijax.arguments import NotNegative, Size
+from vijax.algorithms import cavi, em
+from vijax.arguments import NotNegative, Positive, Size
 from vijax.checks import require_integers
 from vijax.contract import init
 from vijax.evaluate.score import log_predictive_density
+from vijax.families import Dirichlet, Product
 from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
-from vijax.models.emission import Emission
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_unless_converged
-from vijax.sklearn.parts.rows import by_row, fit_rows
+from vijax.models.emission import Emission, poisson
+from vijax.models.mixtures.mixture import mixture
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
+from vijax.sklearn.parts.rows import OfCounts, by_row, fit_rows, prior_of_rates, weights_allowed
 from vijax.xla.precision import enable_x64
 
 Start = Literal["kmeans", "k-means++", "random"]
@@ -80,9 +83,9 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
                 {"prior": self._prior(X)},
                 state,
             )
-            self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
+            self.fit_ = found.fit
             self._describe(found.bounds)
-        warn_unless_converged(self)
+        self._keep(found.fit, found.converged, found.n_iter)
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> Int[np.ndarray, " rows"]:
@@ -126,6 +129,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         return np.concatenate(draws), np.repeat(np.arange(len(sizes)), sizes)
 
     def _tol_per_row(self, rows: int) -> float:
+        """`tol` as a change of the bound per row, of so many rows."""
         del rows
         return self.tol
 
@@ -141,9 +145,6 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
             return init.nearest(np.asarray(centres, np.float64))
         starts = {"kmeans": init.kmeans_plus_plus(), "k-means++": init.kmeans_plus_plus(num_iters=0)}
         return starts.get(self.init_params, init.random_responsibilities())
-
-    def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
 
     @abc.abstractmethod
     def _emission(self, dim: int) -> Emission:
@@ -164,3 +165,55 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
     @abc.abstractmethod
     def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
         """Draws from one component, (size, D)."""
+
+
+@estimator
+class PoissonMixture(OfCounts, MixtureEstimator):
+    """A mixture of rows of independent counts, dense or sparse (made dense).
+
+    Args:
+      n_components: K.
+      inference: "variational" (a posterior of weights and rates) or "em" (maximum likelihood).
+      weight_concentration_prior: concentration of the Dirichlet prior of the weights; None is 1 / n_components.
+      rate_shape_prior: shape of the gamma prior of the rates.
+      rate_prior: rate of this gamma prior; None makes the prior mean the mean of X, column by column.
+      tol, max_iter, n_init, init_params, random_state, warm_start: as in `GaussianMixture`.
+
+    Attributes:
+      weights_, rates_: posterior means, (K,) and (K, D).
+      converged_, n_iter_, lower_bound_, lower_bounds_: whether the fit converged, its steps, and the bound on log p(X).
+      fit_: the `vijax.Fit`.
+
+    >>> X = np.random.default_rng(0).poisson(np.repeat([[1.0, 9.0], [9.0, 1.0]], 30, axis=0))
+    >>> mixture = PoissonMixture(n_components=2, random_state=0).fit(X)
+    >>> mixture.rates_[mixture.rates_[:, 0].argsort()].round().tolist()
+    [[1.0, 10.0], [10.0, 1.0]]
+    """
+
+    _: dataclasses.KW_ONLY
+    inference: Literal["variational", "em"] = "variational"
+    weight_concentration_prior: Positive | None = None
+    rate_shape_prior: Positive = 1.0
+    rate_prior: Positive | None = None
+
+    def _emission(self, dim: int) -> Emission:
+        return weights_allowed(poisson(self.n_components, dim))
+
+    def _algorithm(self) -> Algorithm:
+        model = mixture(self.emission_, init=self._start(), prior_as_point=True)
+        return em(model) if self.inference == "em" else cavi(model)
+
+    def _prior(self, X: np.ndarray) -> Product:
+        size, given = self.n_components, self.weight_concentration_prior
+        weights = Dirichlet.from_concentration(np.full(size, 1.0 / size if given is None else float(given)))
+        rates = prior_of_rates(size, X, self.rate_shape_prior, self.rate_prior)
+        return Product({"components": rates, "weights": weights})
+
+    def _describe(self, bounds: np.ndarray) -> None:
+        self.weights_ = self._weights()
+        self.rates_ = np.array(self.fit_.estimates["components"].mean())
+        self.lower_bounds_ = [float(x) for x in bounds]
+        self.lower_bound_ = self.lower_bounds_[-1]
+
+    def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
+        return rng.poisson(self.rates_[component], (size, self.rates_.shape[1])).astype(float)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Self
+import dataclasses
+from typing import Annotated, Any, Literal, Self
 
 import jax
 import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
+from vijax.algorithms import cavi, em, ssvi_a, svi
+from vijax.arguments import EVEN, NotNegative, Positive, Size, inside, whole
 from vijax.checks import require
 from vijax.data.minibatch import in_order
 from vijax.fitting.fit import fit
+from vijax.inference import estep
 from vijax.inference.compose import Algorithm
+from vijax.inference.expectation import vector_monte_carlo
+from vijax.inference.step_size import robbins_monro
+from vijax.models.documents.ctm import ctm
+from vijax.models.documents.lda import lda
 from vijax.predict.questions import bounds_of, inferred, shares_of
 from vijax.sklearn.parts.bags import BagLoader
-from vijax.sklearn.parts.base import Transformer, cast, key_of, precision_of
+from vijax.sklearn.parts.base import Transformer, cast, estimator, key_of, precision_of
 from vijax.xla import keys
 
 AT_A_TIME = 1024
@@ -38,7 +46,7 @@ class TopicEstimator(Transformer, abc.ABC):
 
     @abc.abstractmethod
     def _describe(self) -> None:
-        """Says what was found."""
+        """Sets the fitted attributes."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds the topics of documents.
@@ -52,7 +60,7 @@ class TopicEstimator(Transformer, abc.ABC):
         """
         del y
         self._check_settings()
-        X = self._checked(X, "fit", reset=True)
+        X = self._counts(X, "fit", reset=True)
         require(X.sum() > 0, "X", "documents with words", "only empty documents")
         with precision_of(X):
             alg, size = self._plan(X.shape[1])
@@ -73,7 +81,7 @@ class TopicEstimator(Transformer, abc.ABC):
           ValueError: negative or missing numbers, or another number of words than in `fit`.
         """
         check_is_fitted(self)
-        X = self._checked(X, "transform", reset=False)
+        X = self._counts(X, "transform", reset=False)
         with precision_of(X):
             shares = self._per_document(X, shares_of)
         return shares if normalize else shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
@@ -83,13 +91,13 @@ class TopicEstimator(Transformer, abc.ABC):
         bound's term of the topics themselves, which does not depend on X.)"""
         del y
         check_is_fitted(self)
-        X = self._checked(X, "score", reset=False)
+        X = self._counts(X, "score", reset=False)
         return self._bound(X)
 
     def perplexity(self, X: Any) -> float:
         """exp(-score per word): lower is better; a model that knows nothing has the size of the vocabulary."""
         check_is_fitted(self)
-        X = self._checked(X, "perplexity", reset=False)
+        X = self._counts(X, "perplexity", reset=False)
         return self._perplexity(X)
 
     def _perplexity(self, X: Any) -> float:
@@ -128,15 +136,14 @@ class TopicEstimator(Transformer, abc.ABC):
                 before = self.bound_
         self.n_batch_iter_ = self.n_iter_ * loader.steps_per_epoch
 
-    def _checked(self, X: Any, whom: str, reset: bool) -> Any:
+    def _counts(self, X: Any, whom: str, reset: bool) -> Any:
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
         check_non_negative(X, f"{type(self).__name__}.{whom}")
         return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -144,3 +151,155 @@ class TopicEstimator(Transformer, abc.ABC):
 def seed_of(random_state: Any) -> int:
     """Seed of the order in which documents are dealt."""
     return keys.seed(key_of(random_state))
+
+
+@estimator
+class LatentDirichletAllocation(TopicEstimator):
+    """Topics of documents, with the arguments of scikit-learn's estimator of this name.
+
+    Args:
+      n_components: number of topics.
+      doc_topic_prior: concentration of the documents' topic shares; None is 1 / n_components.
+      topic_word_prior: concentration of the topics' word probabilities; None is 1 / n_components.
+      learning_method: "batch" (coordinate ascent on all documents), "online" (stochastic steps on minibatches), or
+        "structured", which scikit-learn does not have: SSVI-A with the CVB0 E-step, on minibatches, whose topics
+        predict held-out words better.
+      learning_decay: kappa in the step size (learning_offset + t)^-kappa, t = 1, 2, ...
+      learning_offset: tau, 0 or more: larger values damp the first steps.
+      max_iter: passes over the data.
+      batch_size: documents of a minibatch.
+      evaluate_every: passes between looks at the training perplexity, which stop the fit where it has converged; 0 or
+        less: never.
+      total_samples: for `partial_fit`, the number of documents in all.
+      perp_tol: with `evaluate_every`, the perplexity has converged when it changes by less than this.
+      mean_change_tol: a document's E-step ends where a round changes its topic counts by less, on average.
+      max_doc_update_iter: most rounds of a document's E-step.
+      n_jobs: ignored, as is `verbose`: XLA uses the cores there are.
+      verbose: see `n_jobs`.
+      random_state: an integer for results that can be repeated.
+
+    Attributes:
+      components_: concentrations of the topics' posterior Dirichlets, (n_components, words); each row divided by its
+        sum is the topic's word probabilities.
+      exp_dirichlet_component_: exp E[log probability].
+      bound_: perplexity of the training data at the end.
+      n_iter_, n_batch_iter_: passes and steps done.
+      doc_topic_prior_, topic_word_prior_: the concentrations that were used.
+      fit_: the `vijax.Fit`, with the posterior of the topics and the trace of the bound.
+
+    >>> X = np.array([[3, 1, 0, 0], [2, 2, 0, 0], [0, 0, 2, 3], [0, 0, 4, 1]])
+    >>> lda = LatentDirichletAllocation(n_components=2, random_state=0).fit(X)
+    >>> shares = lda.transform(X).round(1)
+    >>> bool(shares[0].argmax() == shares[1].argmax() != shares[2].argmax() == shares[3].argmax())
+    True
+    """
+
+    n_components: Size = 10
+    _: dataclasses.KW_ONLY
+    doc_topic_prior: Positive | None = None
+    topic_word_prior: Positive | None = None
+    learning_method: Literal["batch", "online", "structured"] = "batch"
+    learning_decay: Annotated[float, inside("[0, 1]")] = 0.7
+    learning_offset: NotNegative = 10.0
+    max_iter: Size = 10
+    batch_size: Size = 128
+    evaluate_every: int = -1
+    total_samples: Positive = 1e6
+    perp_tol: float = 0.1
+    mean_change_tol: Positive = 1e-3
+    max_doc_update_iter: Size = 100
+    n_jobs: int | None = None
+    verbose: int = 0
+    random_state: Any = None
+
+    def _plan(self, num_words: int) -> tuple[Algorithm, int | None]:
+        size = None if self.learning_method == "batch" else self.batch_size
+        return self._algorithm(self.learning_method, num_words), size
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Goes on with a minibatch of `total_samples` documents, in parts of `batch_size`; the first call begins."""
+        del y
+        self._check_settings()
+        first = not hasattr(self, "components_")
+        X = self._counts(X, "partial_fit", reset=first)
+        method = "online" if self.learning_method == "batch" else self.learning_method
+        with precision_of(X):
+            alg = self._algorithm(method, X.shape[1])
+            seed, total = seed_of(self.random_state), int(self.total_samples)
+            loader = BagLoader.of(X, self.batch_size, seed, max(total, X.shape[0]), reshuffled=False)
+            state = None if first else self.fit_.state
+            done = 0 if state is None else int(state.step)
+            key, steps = key_of(self.random_state), done + loader.steps_per_epoch
+            self.fit_ = fit(alg, loader, key=key, num_steps=steps, state=state)
+            self._describe()
+        self.n_batch_iter_, self.n_iter_ = steps, getattr(self, "n_iter_", 0)
+        return self
+
+    def _algorithm(self, method: str, num_words: int) -> Algorithm:
+        alpha = 1 / self.n_components if self.doc_topic_prior is None else self.doc_topic_prior
+        eta = 1 / self.n_components if self.topic_word_prior is None else self.topic_word_prior
+        self.doc_topic_prior_, self.topic_word_prior_ = alpha, eta
+        model = lda(self.n_components, num_words, alpha=alpha, eta=eta)
+        mean_field = estep.mean_field(self.max_doc_update_iter, self.mean_change_tol)
+        if method == "batch":
+            return cavi(model, estep=mean_field)
+        schedule = robbins_monro(offset=self.learning_offset + 1.0, kappa=self.learning_decay)
+        if method == "online":
+            return svi(model, estep=mean_field, step_size=schedule)
+        cvb0 = estep.cvb0(self.max_doc_update_iter, self.mean_change_tol)
+        return ssvi_a(model, estep=cvb0, step_size=schedule)
+
+    def _describe(self) -> None:
+        topics = self.fit_.posterior["topics"]
+        self.components_ = np.array(topics.concentration)
+        self.exp_dirichlet_component_ = np.exp(np.asarray(topics.expected_stats().log))
+
+
+@estimator
+class CorrelatedTopicModel(TopicEstimator):
+    """Topics whose shares are correlated over documents (Blei and Lafferty 2007), by EM on all documents.
+
+    Args:
+      n_components: number of topics, 2 or more.
+      topic_word_prior: concentration of the topics' word probabilities (EM reads it where a word was not seen).
+      max_iter: passes over the data.
+      n_samples: draws of each document's shares by which its bound is estimated, an even number.
+      evaluate_every: passes between looks at the training perplexity, which stop the fit where it has converged; 0 or
+        less: never.
+      perp_tol: the perplexity has converged when it changes by less than this.
+      random_state: an integer for results that can be repeated.
+
+    Attributes:
+      components_: word probabilities of the topics, (n_components, words).
+      topic_mean_, topic_covariance_: mean and covariance of the logits of documents' shares.
+      topic_correlation_: the covariance as correlations.
+      bound_: perplexity of the training data at the end.
+      n_iter_: number of passes done.
+      fit_: the `vijax.Fit`.
+
+    >>> X = np.array([[3, 1, 0, 0], [2, 2, 0, 0], [0, 0, 2, 3], [0, 0, 4, 1]])
+    >>> CorrelatedTopicModel(n_components=2, random_state=0).fit(X).topic_correlation_.shape
+    (2, 2)
+    """
+
+    n_components: Annotated[int, whole(2)] = 10
+    _: dataclasses.KW_ONLY
+    topic_word_prior: Positive = 0.01
+    max_iter: Size = 12
+    n_samples: Annotated[int, EVEN] = 16
+    evaluate_every: int = -1
+    perp_tol: float = 0.1
+    random_state: Any = None
+
+    def _plan(self, num_words: int) -> tuple[Algorithm, None]:
+        step = estep.proximal_gradient(vector_monte_carlo(8, antithetic=True, matched=True), max_iters=5)
+        model = ctm(self.n_components, num_words, eta=self.topic_word_prior, num_samples=self.n_samples)
+        return em(model, estep=step), None
+
+    def _describe(self) -> None:
+        found = self.fit_.estimates
+        self.components_ = np.array(found["topics"].mean())
+        logits = jax.tree.map(np.array, found["logits"].mean())
+        self.topic_mean_, self.topic_covariance_ = logits.mean, np.linalg.inv(logits.precision)
+        spread = np.sqrt(np.diag(self.topic_covariance_))
+        self.topic_correlation_ = self.topic_covariance_ / np.outer(spread, spread)

@@ -22,8 +22,8 @@ from vijax.data.tables.table import TargetKind
 from vijax.extras import require_extra
 from vijax.inference import likelihood
 from vijax.inference.likelihood import Likelihood
+from vijax.models.regressions.predictor_draws import response
 from vijax.models.regressions.predictors import stats_of
-from vijax.models.regressions.response import response
 
 PREDICTED = 4096
 """Rows that are predicted at a time: an interval averages over many values of each predictor."""

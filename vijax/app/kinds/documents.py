@@ -15,9 +15,8 @@ from vijax.app.settings.sections import DocumentData, DocumentPage
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
 from vijax.data import Corpus
 from vijax.data.corpora.corpus import joined
-from vijax.data.corpora.split import split_over_seen_words
-from vijax.data.texts.beside import columns_beside
-from vijax.data.texts.vocabulary import with_vocabulary
+from vijax.data.corpora.select import split_over_seen_words, with_vocabulary
+from vijax.data.read import columns_beside
 from vijax.files import write_text
 
 WORDS = "vocabulary.txt"
@@ -71,7 +70,7 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
 
 def with_own_stop_words(config: DocumentData) -> DocumentData:
     """The section with the words of a file of stop words in place of its name: the run does not need the file again."""
-    from vijax.data.texts.stop_words import stop_words_of
+    from vijax.data.texts.text import stop_words_of
 
     named = config.stop_words
     if isinstance(named, str) and named not in ("english", "none") and Path(named).expanduser().is_file():

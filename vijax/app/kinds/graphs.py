@@ -13,7 +13,7 @@ from vijax.app.kinds.listing import Data, New, Source
 from vijax.app.kinds.tables import check_no_column
 from vijax.app.settings.sections import GraphData
 from vijax.app.settings.typed_toml import ConfigError, Entry
-from vijax.data.reading.notes import Notes
+from vijax.data.reading.checks import Notes
 from vijax.data.tables.graph import Graph, GraphChoice, graph_of, split_graph
 from vijax.data.tables.table_files import read_columns
 

@@ -13,11 +13,10 @@ import numpy as np
 from vijax.app.kinds.listing import Data, Listing, New, Source
 from vijax.app.settings.sections import EnergyAlgorithm, TableData
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
-from vijax.data.reading.checks import fail
-from vijax.data.reading.notes import Notes
+from vijax.data.reading.checks import Notes, fail
+from vijax.data.tables.columns import columns_of
 from vijax.data.tables.table import Choice, Columns, Scaling, Table, split_table, table_of
 from vijax.data.tables.table_files import read_columns, read_table
-from vijax.data.tables.table_objects import columns_of
 from vijax.files import write_text
 
 COLUMNS = "columns.json"

@@ -18,13 +18,13 @@ from vijax.data.reading.checks import (
     check_offsets,
     check_vocab_size,
     check_vocabulary,
+    check_whole_letters,
     check_word_ids,
     fail,
     integer_counts,
     whole_numbers,
 )
-from vijax.data.reading.guards import naming
-from vijax.data.texts.surrogates import check_whole_letters
+from vijax.data.reading.files import naming
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,17 +32,17 @@ class Corpus:
     """Documents as sparse rows of word counts.
 
     Document d holds the words `indices[indptr[d]:indptr[d+1]]`, unique and sorted, as often as `counts` says. The
-    arrays may be memory maps, of a corpus larger than memory: `Corpus.open` checks those, here they are trusted.
+    arrays may be memory maps, for a corpus larger than memory: `Corpus.open` checks them, here they are trusted.
 
     Attributes:
-      indptr: where each document starts; the last entry is the number of (document, word) pairs.
+      indptr: place at which each document starts; the last entry is the number of (document, word) pairs.
       indices: word ids from 0.
-      counts: how often, 1 or more.
+      counts: how often each word occurs, 1 or more.
       vocabulary: the words, or None when only their ids are known.
       vocab_size: V; by default (-1) the length of the vocabulary, or one more than the largest word id.
       titles: a name per document, for reports.
       texts: a short snippet per document, for reports.
-      notes: what the reader of the corpus should be told, such as how many documents are empty.
+      notes: remarks for the user, such as the number of empty documents.
 
     Raises:
       ValueError: the arrays do not make a corpus; the message says which, and what to do.
@@ -74,12 +74,12 @@ class Corpus:
             strings = getattr(self, name)
             if isinstance(strings, list | np.ndarray) or (name == "vocabulary" and strings is not None):
                 set_field(name, check_whole_letters(tuple(strings), name))
-        set_field("vocab_size", int(self.vocab_size if self.vocab_size >= 0 else self._implied_vocab_size()))
+        if self.vocab_size < 0:
+            implied = int(self.indices.max(initial=-1)) + 1 if self.vocabulary is None else len(self.vocabulary)
+            set_field("vocab_size", implied)
+        set_field("vocab_size", int(self.vocab_size))
         _check(self)
         set_field("notes", _with_note_of_empty_documents(self.notes, self.indptr))
-
-    def _implied_vocab_size(self) -> int:
-        return len(self.vocabulary) if self.vocabulary is not None else int(self.indices.max(initial=-1)) + 1
 
     # --- making one -------------------------------------------------------------------------------------------
     @classmethod
@@ -89,10 +89,12 @@ class Corpus:
         """A corpus from a (documents, words) matrix of counts, dense or SciPy sparse; `where` names it in errors."""
         import scipy.sparse
 
-        if not scipy.sparse.issparse(counts):
-            counts = _dense(counts, where)
+        is_sparse = scipy.sparse.issparse(counts)
+        counts = counts if is_sparse else np.asarray(counts)
         if len(counts.shape) != 2:
             raise fail(where, "a matrix (documents, words)", f"shape {counts.shape}", "pass one row per document")
+        if not is_sparse:  # checked now, since a missing value would be stored
+            counts = scipy.sparse.coo_matrix(integer_counts(counts, where))
         num_documents, vocab_size = counts.shape
         check_num_documents(num_documents, where)
         check_vocab_size(vocab_size, where)
@@ -112,7 +114,7 @@ class Corpus:
 
     @property
     def mapped(self) -> bool:
-        """Whether the documents are on disk, mapped into memory."""
+        """True where the documents are on disk, mapped into memory."""
         return _is_mapped(self.indices)
 
     def __len__(self) -> int:
@@ -134,14 +136,14 @@ class Corpus:
         return int(self.tokens.sum())
 
     def word_counts(self) -> Int[np.ndarray, " words"]:
-        """How often each word of the vocabulary occurs in the corpus."""
+        """Occurrences of each word of the vocabulary in the corpus."""
         total = np.zeros(self.vocab_size, np.int64)
         for _, indices, counts in self.blocks():
             total += np.bincount(indices, weights=counts, minlength=self.vocab_size).astype(np.int64)
         return total
 
     def blocks(self):
-        """The corpus as consecutive (indptr from 0, indices, counts) in memory, a few million pairs at a time."""
+        """Consecutive parts of the corpus in memory, (indptr from 0, indices, counts), of some 260,000 pairs each."""
         for rows in row_blocks(self.indptr):
             edges = np.asarray(self.indptr[rows.start : rows.stop + 1])
             pairs = slice(edges[0], edges[-1])
@@ -176,14 +178,8 @@ class Corpus:
         Raises:
           ValueError: a part would be empty.
         """
-        train, test = self.split_rows(held_out, seed)
+        train, test = split_ids(self.num_documents, held_out, seed)
         return self[train], self[test]
-
-    def split_rows(
-        self, held_out: float | int, seed: int
-    ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
-        """The ids of the documents of both parts of `split`, ascending."""
-        return split_ids(self.num_documents, held_out, seed)
 
     # --- elsewhere --------------------------------------------------------------------------------------------
     def to_scipy(self):
@@ -201,8 +197,8 @@ class Corpus:
     def open(cls, folder: str | Path) -> Corpus:
         """The corpus that `save` wrote, memory-mapped.
 
-        The first time, and whenever a file has changed, all of it is read once to see that word ids and counts can be
-        such; checked.json, beside the files, then says that they were.
+        The first time, and whenever a file has changed, all of it is read once to check its word ids and counts;
+        checked.json, beside the files, then says that they are right.
 
         Raises:
           DataError: the folder is no corpus, or a file of it is missing, damaged or does not belong to it.
@@ -214,7 +210,7 @@ class Corpus:
 def split_ids(
     num_documents: int, held_out: float | int, seed: int
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
-    """Which of so many documents are in either part of `Corpus.split`, ascending; ValueError where one is empty."""
+    """The ids of the documents of both parts of `Corpus.split`, ascending; DataError where a part would be empty."""
     size = held_out if isinstance(held_out, int) else round(held_out * num_documents)
     if not 0 < size < num_documents:
         expected = f"a part of {num_documents} documents that leaves some on both sides"
@@ -224,7 +220,7 @@ def split_ids(
 
 
 def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Corpus:
-    """The corpus that `Corpus.split` has split, in memory, its documents in their order again.
+    """The corpus, in memory, whose parts `Corpus.split` gave: its documents are in their order again.
 
     >>> corpus = Corpus.from_counts(np.arange(1, 13).reshape(6, 2))
     >>> bool((joined(*corpus.split(2, 5), 2, 5).to_scipy() != corpus.to_scipy()).nnz)
@@ -248,16 +244,6 @@ def _is_mapped(array: np.ndarray) -> bool:
     return isinstance(array, np.memmap)
 
 
-def _dense(counts: Any, where: str):
-    """A dense matrix of counts as a sparse one, its missing values found before they are stored."""
-    import scipy.sparse
-
-    counts = np.asarray(counts)
-    if counts.ndim != 2:
-        raise fail(where, "a matrix (documents, words)", f"shape {counts.shape}", "pass one row per document")
-    return scipy.sparse.coo_matrix(integer_counts(counts, where))
-
-
 def _check(corpus: Corpus) -> None:
     indptr, pairs = corpus.indptr, len(corpus.indices)
     check_offsets(indptr, "corpus, indptr")
@@ -277,7 +263,7 @@ def _check(corpus: Corpus) -> None:
 
 
 def lasting_notes(corpus: Corpus) -> tuple[str, ...]:
-    """The notes of a corpus that hold of a part of it, too."""
+    """The notes of a corpus that are true of a part of it, too."""
     return tuple(note for note in corpus.notes if not note.endswith(_EMPTY))
 
 

@@ -1,10 +1,11 @@
-"""Readers of files that hold counts: .npz, LDA-C and UCI docword. One function per format."""
+"""Readers of files of counts, one for each format: .npz, LDA-C, UCI docword and MatrixMarket."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.checks import (
     INT32_MAX,
     MAX_WORDS,
+    DataError,
     check_num_documents,
     check_offsets,
     check_vocab_size,
@@ -22,9 +24,8 @@ from vijax.data.reading.checks import (
     integer_counts,
     whole_numbers,
 )
-from vijax.data.reading.files import line_blocks, quoted, read_vocabulary
-from vijax.data.reading.guards import parsing
-from vijax.data.tables.arrays import load_arrays
+from vijax.data.reading.files import line_blocks, parsing, quoted, read_vocabulary
+from vijax.data.tables.formats import load_arrays
 
 Vocabulary = str | Path | Sequence[str] | None
 
@@ -47,7 +48,7 @@ def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
 
 
 def _own_words(path: Path, array: np.ndarray, beside: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The words that a file of counts holds; a list beside it must not say otherwise."""
+    """The words in a file of counts; a list beside it must have the same."""
     where, remedy = f"{path}, vocabulary", "save it as an array of strings, one a column of the counts, in order"
     if array.ndim != 1 or array.dtype.kind not in "US":
         raise fail(where, "one axis of words", f"shape {array.shape}, dtype {array.dtype}", remedy)
@@ -62,7 +63,7 @@ def _own_words(path: Path, array: np.ndarray, beside: tuple[str, ...] | None) ->
 
 
 def _from_scipy_npz(path: Path, arrays: dict[str, np.ndarray], words: tuple[str, ...] | None) -> Corpus:
-    """SciPy looks at the values of its index arrays only when it is asked to; unsound ones can end the process."""
+    """SciPy checks its index arrays only when it is asked to; wrong ones can end the process."""
     import scipy.sparse
 
     for name in {"indices", "indptr", "row", "col", "offsets"} & set(arrays):
@@ -114,25 +115,17 @@ def read_lda_c(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -
 
 
 def _lda_c_block(path: Path, first: int, lines: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lengths, word ids and counts of the documents of some lines; the line of a fault is looked for only if any."""
+    """Lengths, word ids and counts of the documents of some lines. Only where one is wrong is its line looked for."""
     pairs = np.array([line.count(b":") for line in lines])
-    try:
-        numbers = np.array(b" ".join(lines).replace(b":", b" ").split(), dtype="S").astype(np.int64)
-    except (ValueError, OverflowError):
-        numbers = np.zeros(0, np.int64)
+    numbers = _numbers(b" ".join(lines).replace(b":", b" "), np.int64)
     heads = np.concatenate([[0], np.cumsum(1 + 2 * pairs)])
     whole = len(numbers) == heads[-1] and (numbers[heads[:-1]] == pairs).all() and (numbers >= 0).all()
     if not whole or (numbers > INT32_MAX).any():
-        raise _lda_c_fault(path, first, lines)
+        expected = f"M word:count ... with M pairs of whole numbers from 0 to {INT32_MAX}"
+        remedy = "correct the line; if many are like it, this is another format: pass format="
+        raise _wrong_line(path, enumerate(lines, first), _is_lda_c, expected, remedy)
     pair = np.delete(numbers, heads[:-1]).reshape(-1, 2)
     return pairs, pair[:, 0], pair[:, 1]
-
-
-def _lda_c_fault(path: Path, first: int, lines: list[bytes]) -> ValueError:
-    number, line = _first_line(lines, first, lambda line: not _is_lda_c(line))
-    expected = f"M word:count ... with M pairs of whole numbers from 0 to {INT32_MAX}"
-    remedy = "correct the line; if many are like it, this is another format: pass format="
-    return fail(f"{path}:{number}", expected, quoted(line), remedy)
 
 
 def _is_lda_c(line: bytes) -> bool:
@@ -140,16 +133,6 @@ def _is_lda_c(line: bytes) -> bool:
     parts = [pair.split(b":") for pair in pairs]
     right = all(len(p) == 2 and all(map(_is_int32, p)) for p in parts)
     return _is_int32(head) and int(head) == len(pairs) and right
-
-
-def _is_int32(text: bytes) -> bool:
-    """Whether digits are a number from 0 to 2^31 - 1; Python reads a few thousand of them at most."""
-    return text.isdigit() and len(text) < 100 and int(text) <= INT32_MAX
-
-
-def _first_line(lines: list[bytes], first: int, bad: Callable[[bytes], bool]) -> tuple[int, bytes]:
-    """Number and text of the first bad line, the lines being numbered from `first`."""
-    return next(((number, line) for number, line in enumerate(lines, first) if bad(line)), (first, lines[0]))
 
 
 # --- UCI --------------------------------------------------------------------------------------------------------
@@ -187,31 +170,125 @@ def _uci_header(path: Path, head: list[bytes]) -> tuple[int, ...]:
 
 
 def _uci_block(path: Path, line: int, lines: list[bytes], documents: int, vocab_size: int) -> np.ndarray:
-    """The triples of some lines, checked; the line of a fault is looked for only if there is one."""
-    try:
-        triples = np.array(b" ".join(lines).split(), dtype="S").astype(np.int64).reshape(-1, 3)
-    except (ValueError, OverflowError):
-        triples = np.zeros((0, 3), np.int64)
+    """The triples of some lines, checked. Only where one is wrong is its line looked for."""
+    numbers = _numbers(b" ".join(lines), np.int64)
+    triples = numbers[: len(numbers) // 3 * 3].reshape(-1, 3)
     document, word, count = triples.T
-    whole = len(triples) == len(lines) and (document >= 1).all() and (document <= documents).all()
+    whole = len(numbers) == 3 * len(lines) and (document >= 1).all() and (document <= documents).all()
     whole = whole and (word >= 1).all() and (word <= vocab_size).all()
     whole = whole and (count >= 0).all() and (count <= INT32_MAX).all()
     if not whole:
-        raise _uci_fault(path, line, lines, documents, vocab_size)
+        limits = (range(1, documents + 1), range(1, vocab_size + 1), range(1 << 31))
+        expected = f"'document word count' with document 1..{documents}, word 1..{vocab_size}, whole count of 0 or more"
+        raise _wrong_line(path, enumerate(lines, line), lambda at: _is_uci(at, limits), expected, "correct the line")
     if (backwards := np.diff(document) < 0).any():
         where = f"{path}:{line + 1 + int(np.argmax(backwards))}"
         raise fail(where, "lines sorted by document", "an earlier document", f"sort them: sort -s -n -k1,1 {path}")
     return triples
 
 
-def _uci_fault(path: Path, first: int, lines: list[bytes], documents: int, vocab_size: int) -> ValueError:
-    limits = (range(1, documents + 1), range(1, vocab_size + 1), range(1 << 31))
+def _is_uci(line: bytes, limits: tuple[range, ...]) -> bool:
+    parts = line.split()
+    numbers = len(parts) == 3 and all(map(_is_int32, parts))
+    return numbers and all(int(part) in limit for part, limit in zip(parts, limits, strict=True))
 
-    def bad(line: bytes) -> bool:
-        parts = line.split()
-        numbers = len(parts) == 3 and all(map(_is_int32, parts))
-        return not numbers or any(int(part) not in limit for part, limit in zip(parts, limits, strict=True))
 
-    number, line = _first_line(lines, first, bad)
-    expected = f"'document word count' with document 1..{documents}, word 1..{vocab_size}, whole count of 0 or more"
-    return fail(f"{path}:{number}", expected, quoted(line), "correct the line")
+# --- MatrixMarket ------------------------------------------------------------------------------------------------
+BANNER = "%%MatrixMarket matrix coordinate (or array) integer (or real, pattern) general"
+BLOCK_LINES = 1 << 16
+WHOLE = "a whole MatrixMarket file"
+
+
+def read_matrix_market(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
+    """MatrixMarket (Boisvert, Pozo and Remington 1996), (documents, words), .mtx or .mtx.gz.
+
+    It is read without SciPy, whose reader ends the whole process on some damaged files.
+    """
+    import scipy.sparse
+
+    words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
+    lines = _numbered_lines(path)
+    dense, width = _banner(path, *next(lines, (1, b"")))
+    number, line = next(lines, (2, b""))
+    shape = _sizes(path, number, line, 2 if dense else 3)
+    entries = shape[0] * shape[1] if dense else shape[2]
+    blocks = iter(lambda: list(itertools.islice(lines, BLOCK_LINES)), [])
+    numbers = np.concatenate([np.zeros((0, width)), *(_numbers_of(path, block, width) for block in blocks)])
+    if len(numbers) != entries:
+        got = f"{len(numbers):,} entries where line {number} announces {entries:,}"
+        raise fail(path, WHOLE, got, "fetch the file again")
+    if dense:
+        return Corpus.from_counts(numbers.reshape(shape[1], shape[0]).T, words, where=str(path))
+    rows, columns = (_places(path, numbers[:, axis], shape[axis], what) for axis, what in enumerate(("row", "column")))
+    values = numbers[:, 2] if width == 3 else np.ones(entries)
+    return Corpus.from_counts(scipy.sparse.coo_matrix((values, (rows, columns)), shape[:2]), words, where=str(path))
+
+
+def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines with their numbers, without empty lines and, below the first, comments."""
+    for first, lines in line_blocks(path):
+        for number, line in enumerate(lines, first):
+            if number == 1 or (line.strip() and not line.startswith(b"%")):
+                yield number, line
+
+
+def _banner(path: Path, number: int, line: bytes) -> tuple[bool, int]:
+    """Returns whether the matrix is dense, column by column, and how many numbers a line has."""
+    start, kind, layout, field, symmetry = [*line.lower().split(), b"", b"", b"", b"", b""][:5]
+    right = (start, kind, symmetry) == (b"%%matrixmarket", b"matrix", b"general")
+    if not right or layout not in (b"coordinate", b"array") or field not in (b"integer", b"real", b"pattern"):
+        raise fail(f"{path}:{number}", BANNER, quoted(line), "save the counts by scipy.io.mmwrite(symmetry='general')")
+    if layout == b"array":
+        return True, 1
+    return False, 2 if field == b"pattern" else 3
+
+
+def _sizes(path: Path, number: int, line: bytes, length: int) -> list[int]:
+    parts = line.split()
+    if len(parts) != length or not all(part.isdigit() and len(part) <= 18 for part in parts):
+        names = "rows, columns" + (", entries" if length == 3 else "")
+        raise fail(f"{path}:{number}", f"{length} whole numbers: {names}", quoted(line), "correct the line")
+    sizes = [int(part) for part in parts]
+    check_num_documents(sizes[0], f"{path}:{number}")
+    check_vocab_size(sizes[1], f"{path}:{number}")
+    return sizes
+
+
+def _numbers_of(path: Path, kept: list[tuple[int, bytes]], width: int) -> np.ndarray:
+    """The entries of some lines. Only where one is wrong is its line looked for."""
+    numbers = _numbers(b" ".join(line for _, line in kept), np.float64)
+    if len(numbers) != width * len(kept):
+        right = lambda line: len(_numbers(line, np.float64)) == width
+        raise _wrong_line(path, kept, right, f"{WHOLE}, with {width} numbers in a line", "correct the line")
+    return numbers.reshape(-1, width)
+
+
+def _places(path: Path, numbers: np.ndarray, most: int, what: str) -> np.ndarray:
+    places = whole_numbers(numbers, np.int64, f"{path}, {what}s")
+    outside = (places < 1) | (places > most)
+    if outside.any():
+        raise fail(path, f"{what}s from 1 to {most}", str(places[outside][0]), "correct the entry or the sizes")
+    return places - 1
+
+
+# --- lines and numbers ---------------------------------------------------------------------------------------
+def _is_int32(text: bytes) -> bool:
+    """Tells whether digits are a number from 0 to 2^31 - 1; Python reads a few thousand of them at most."""
+    return text.isdigit() and len(text) < 100 and int(text) <= INT32_MAX
+
+
+def _numbers(text: bytes, dtype: Any) -> np.ndarray:
+    """The numbers in a text; none where one part of it is no such number."""
+    try:
+        return np.array(text.split(), dtype="S").astype(dtype)
+    except (ValueError, OverflowError):
+        return np.zeros(0, dtype)
+
+
+def _wrong_line(
+    path: Path, lines: Iterable[tuple[int, bytes]], right: Callable[[bytes], bool], expected: str, remedy: str
+) -> DataError:
+    """The error for the first of some numbered lines that is not right."""
+    lines = list(lines)
+    number, line = next(((number, line) for number, line in lines if not right(line)), lines[0])
+    return fail(f"{path}:{number}", expected, quoted(line), remedy)

@@ -1,4 +1,4 @@
-"""Compressed sparse rows by vectorised numpy: gathers of rows, and passes in blocks over arrays larger than memory."""
+"""Compressed sparse rows in NumPy: gathers of rows, and passes in blocks over arrays larger than memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK_ENTRIES = 1 << 18
 def row_entries(
     indptr: Int[np.ndarray, " rows_plus_1"], rows: Int[np.ndarray, " some"]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the entries of `rows` lie, row after row, and the row lengths.
+    """The places of the entries of `rows`, row after row, and the lengths of the rows.
 
     >>> row_entries(np.array([0, 2, 2, 5]), np.array([2, 0]))
     (array([2, 3, 4, 0, 1]), array([3, 2]))
@@ -27,7 +27,7 @@ def row_entries(
 
 
 def row_blocks(indptr: Int[np.ndarray, " rows_plus_1"], entries: int = BLOCK_ENTRIES) -> Iterator[slice]:
-    """Consecutive ranges of rows with about `entries` entries each (one row at least): what fits in memory at a time.
+    """Consecutive ranges of rows with about `entries` entries each, one row at least, so that each fits in memory.
 
     >>> list(row_blocks(np.array([0, 2, 4, 9]), entries=4))
     [slice(0, 2, None), slice(2, 3, None)]

@@ -3,34 +3,42 @@
 indptr.npy indices.npy counts.npy   the documents
 vocabulary.txt                      one word per line, line i (from 0) is word i
 titles.txt texts.txt                one line per document, with where each line starts in *.offsets.npy
-meta.json                           sizes and notes; written last, so that its presence says the rest is whole
-checked.json                        which files were read through and found right; made when the corpus is opened
+meta.json                           sizes and notes; written last, so that where it is the rest is whole
+checked.json                        sizes and times of the files that were read through and found right
+
+The values are checked once, when the corpus is first opened, and again when a file changes: a word id beyond the
+vocabulary would be looked up all the same, and give numbers that mean nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vijax.data.corpora.storage_check import STAMP, check_once
-from vijax.data.reading.checks import fail
-from vijax.data.reading.files import read_text
-from vijax.data.reading.guards import check_regular, parsing
+from vijax.data.corpora.csr import BLOCK_ENTRIES
+from vijax.data.reading.checks import check_offsets, fail
+from vijax.data.reading.files import check_regular, parsing, read_text
+from vijax.files import write_text
 
 if TYPE_CHECKING:
     from vijax.data.corpora.corpus import Corpus
 
+
 ARRAYS = ("indptr", "indices", "counts")
 STRINGS = ("titles", "texts")
 REMEDY = "make the corpus folder again, by Corpus.save or by reading the documents again"
+STAMP = "checked.json"
+SETTLED_SECONDS = 1.0  # a file younger than this may change and keep its time
 
 
 class Lines(Sequence):
-    """The lines of a memory-mapped text file as a sequence of strings, of which none is in memory.
+    """The lines of a memory-mapped text file, as a sequence of strings that are read when they are asked for.
 
     Args:
       path: a UTF-8 file; `path` with the ending .offsets.npy holds the byte at which each line starts, and the size.
@@ -56,7 +64,7 @@ class Lines(Sequence):
 
 
 class LinesWriter:
-    """Writes the two files that `Lines` reads, line by line; what breaks lines becomes a space."""
+    """Writes the two files that `Lines` reads; a line break within a line becomes a space."""
 
     def __init__(self, path: Path):
         self._path, self._file = path, path.open("wb")
@@ -71,12 +79,11 @@ class LinesWriter:
     def close(self) -> None:
         """Ends the file and writes the offsets."""
         self._file.close()
-        offsets = np.concatenate(self._lengths).cumsum()
-        np.save(self._path.with_suffix(".offsets.npy"), offsets)
+        np.save(self._path.with_suffix(".offsets.npy"), np.concatenate(self._lengths).cumsum())
 
 
 class ArrayWriter:
-    """A one-dimensional .npy file that grows block by block; its header is set right when it is closed."""
+    """A one-dimensional .npy file that grows block by block; `close` writes its size into its header."""
 
     def __init__(self, path: Path, dtype: Any):
         self._file, self._dtype, self._size = path.open("wb"), np.dtype(dtype), 0
@@ -115,7 +122,7 @@ def save(corpus: Corpus, folder: str | Path) -> Path:
 
 
 def clear(folder: Path) -> None:
-    """Makes the folder, or takes an older corpus out of it: meta.json first, so that what is half gone is no corpus."""
+    """Makes the folder, or takes an older corpus out of it: meta.json first, so that half a corpus is never one."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = [f"{name}{ending}" for name in STRINGS for ending in (".txt", ".offsets.npy")]
     for name in ("meta.json", STAMP, "vocabulary.txt", *texts):
@@ -125,20 +132,15 @@ def clear(folder: Path) -> None:
 def finish(folder: Path, num_documents: int, vocab_size: int, vocabulary: Sequence[str] | None, notes: tuple) -> None:
     """Writes the vocabulary and, last of all, meta.json."""
     if vocabulary is not None:
-        (folder / "vocabulary.txt").write_text("".join(f"{one_line(word)}\n" for word in vocabulary), encoding="utf-8")
+        if broken := next((word for word in vocabulary if "\n" in word), None):
+            raise fail("vocabulary", "words without line breaks", repr(broken), "rename the word")
+        (folder / "vocabulary.txt").write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
     meta = {"format": "vijax corpus", "version": 1, "num_documents": num_documents, "vocab_size": vocab_size}
     (folder / "meta.json").write_text(json.dumps({**meta, "notes": list(notes)}, indent=1), encoding="utf-8")
 
 
-def one_line(word: str) -> str:
-    """`word`, when it can be a line of a vocabulary file."""
-    if "\n" in word:
-        raise fail("vocabulary", "words without line breaks", repr(word), "rename the word")
-    return word
-
-
 def is_corpus_folder(folder: Path) -> bool:
-    """Whether `folder` holds a whole corpus."""
+    """Tells whether a folder holds a whole corpus."""
     return (folder / "meta.json").is_file() and (folder / "indptr.npy").is_file()
 
 
@@ -146,8 +148,8 @@ def load(folder: str | Path, trusted: bool = False) -> dict[str, Any]:
     """The fields of a corpus, arrays memory-mapped and strings left on disk.
 
     Args:
-      folder: where it is.
-      trusted: whether its values need no check: it was written a moment ago, from values that were checked.
+      folder: the folder that `save` wrote.
+      trusted: whether to leave out the check of its values, for a corpus just written from values that were checked.
     """
     folder = Path(folder)
     if not is_corpus_folder(folder):
@@ -160,13 +162,8 @@ def load(folder: str | Path, trusted: bool = False) -> dict[str, Any]:
         check_once(folder, arrays, meta["vocab_size"])
     words = folder / "vocabulary.txt"
     vocabulary = tuple(read_text(words).split("\n")[:-1]) if words.exists() else None
-    return {
-        **arrays,
-        **lines,
-        "vocabulary": vocabulary,
-        "vocab_size": meta["vocab_size"],
-        "notes": tuple(meta["notes"]),
-    }
+    notes = tuple(meta["notes"])
+    return {**arrays, **lines, "vocabulary": vocabulary, "vocab_size": meta["vocab_size"], "notes": notes}
 
 
 def map_array(path: Path) -> np.ndarray:
@@ -196,3 +193,46 @@ def _check_sizes(folder: Path, meta: dict, arrays: dict[str, np.ndarray], lines:
     got = {name: len(array) for name, array in arrays.items()} | {name: len(text) for name, text in lines.items()}
     if expected != got:
         raise fail(folder, f"arrays of lengths {expected}", f"{got}", REMEDY)
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+def check_once(folder: Path, arrays: Mapping[str, np.ndarray], vocab_size: int) -> None:
+    """Reads the arrays through, unless checked.json says that these very files were found right.
+
+    Raises:
+      DataError: naming the file: offsets that fall, a word id outside the vocabulary, a count below 1.
+    """
+    now = _stamp(folder, arrays, vocab_size)
+    if _read_stamp(folder) == now:
+        return
+    check_offsets(arrays["indptr"], folder / "indptr.npy")
+    _check_range(arrays["indices"], 0, vocab_size - 1, "word ids", folder / "indices.npy")
+    _check_range(arrays["counts"], 1, 2**31 - 1, "counts", folder / "counts.npy")
+    newest = max(times[1] for times in now["files"].values())
+    if time.time_ns() - newest > SETTLED_SECONDS * 1e9:
+        with contextlib.suppress(OSError):  # a folder that cannot be written to is read through every time
+            write_text(folder / STAMP, json.dumps(now))
+
+
+def _check_range(values: np.ndarray, low: int, high: int, what: str, where: Path) -> None:
+    """Checks some hundred thousand values at a time, so that memory stays bounded."""
+    for start in range(0, len(values), BLOCK_ENTRIES):
+        block = values[start : start + BLOCK_ENTRIES]
+        if block.min() < low or block.max() > high:
+            place = int(np.argmax((block < low) | (block > high)))
+            got = f"{block[place]} at place {start + place}"
+            raise fail(where, f"{what} from {low} to {high}", got, REMEDY)
+
+
+def _stamp(folder: Path, arrays: Mapping[str, np.ndarray], vocab_size: int) -> dict[str, Any]:
+    """Sizes, times of data and of status, and inode numbers: one of them changes when a file does."""
+    status = {name: (folder / f"{name}.npy").stat() for name in arrays}
+    files = {name: [s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino] for name, s in status.items()}
+    return {"vocab_size": vocab_size, "files": files}
+
+
+def _read_stamp(folder: Path) -> Any:
+    try:
+        return json.loads((folder / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None

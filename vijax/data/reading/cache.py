@@ -1,17 +1,19 @@
-"""Where things made once are kept for the next time."""
+"""The cache of corpora, and temporary folders."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import sys
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.storage import is_corpus_folder
-from vijax.data.reading.temporary import working_folder
 
 
 def cache_folder() -> Path:
@@ -28,11 +30,7 @@ def cache_folder() -> Path:
 def cached_corpus(name: str, key: object, build: Callable[[Path], Corpus], root: Path | None = None) -> Corpus:
     """The corpus that `build` writes into an empty folder, or the one it wrote before for an equal key.
 
-    Args:
-      name: what the corpus is called in the cache.
-      key: everything the corpus depends on; its `repr` tells one corpus from another.
-      build: called with the folder to build in, when the cache does not hold the corpus yet.
-      root: the cache, by default `cache_folder()`.
+    The key has everything that the corpus depends on; its `repr` tells one corpus from another.
     """
     digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
     final = (root or cache_folder()) / "corpora" / f"{name}-{digest}"
@@ -45,7 +43,7 @@ def cached_corpus(name: str, key: object, build: Callable[[Path], Corpus], root:
 
 
 def _put(built: Path, final: Path) -> None:
-    """Whole or not at all: a process that is killed leaves no half corpus, and of two that race one wins."""
+    """Moves a corpus into its place, whole or not at all; another process may have put the same there before."""
     if is_corpus_folder(final):
         return
     shutil.rmtree(final, ignore_errors=True)
@@ -54,3 +52,18 @@ def _put(built: Path, final: Path) -> None:
     except OSError:
         if not is_corpus_folder(final):
             raise
+
+
+A_WEEK = 7 * 86_400.0
+
+
+def working_folder(prefix: str, parent: Path | None = None) -> tempfile.TemporaryDirectory:
+    """A new temporary folder in `parent`, by default the system's folder for such.
+
+    Folders of the same prefix that are a week old are removed: processes that were killed left them.
+    """
+    for left in Path(parent or tempfile.gettempdir()).glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.lstat().st_mtime > A_WEEK:
+                shutil.rmtree(left)  # which refuses links
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)

@@ -1,8 +1,10 @@
-"""What is wrong with an input, said so that it can be mended: where, what was expected, what came, what to do."""
+"""Checks of data, with errors that say where, what was expected, what came and what to do; and notes on data."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,7 +18,7 @@ MAX_DOCUMENTS = 100_000_000
 
 
 class DataError(ValueError):
-    """Data that cannot be used; the message says where, what was expected, what came and what to do."""
+    """An error in data; the message says where, what was expected, what came and what to do."""
 
 
 def fail(where: object, expected: str, got: str, remedy: str) -> DataError:
@@ -40,7 +42,7 @@ def listed(names: Iterable[object], most: int = 10) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """'did you mean ...', and the known names, for a name that is not among them.
+    """A hint for a name that is not known: the nearest known one, and all of them.
 
     >>> nearest("txet", ["id", "text"])
     "did you mean 'text'? known: 'id', 'text'"
@@ -52,11 +54,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def integer_counts(counts: np.ndarray, where: object) -> np.ndarray:
-    """`counts` as int32.
-
-    Raises:
-      ValueError: one is negative, fractional, not finite, beyond int32, or not a number; the message holds the first.
-    """
+    """Counts as int32; DataError where one is negative, fractional, not finite, beyond int32 or no number."""
     counts = np.asarray(counts)
     if counts.dtype.kind not in "biuf":
         raise fail(where, "counts that are numbers", f"dtype {counts.dtype}", "pass integers")
@@ -68,7 +66,7 @@ def integer_counts(counts: np.ndarray, where: object) -> np.ndarray:
 
 
 def _faults(counts: np.ndarray) -> Iterable[tuple[str, np.ndarray, str]]:
-    """The ways in which numbers fail to be counts, lazily: each is a name, a mask of offenders and a remedy."""
+    """The ways in which numbers are no counts, one by one: a name, a mask of the wrong ones and a remedy."""
     if counts.dtype.kind == "f":
         remedy = "replace missing values by 0, or drop those documents"
         yield "the not finite value", ~np.isfinite(counts), remedy
@@ -79,16 +77,13 @@ def _faults(counts: np.ndarray) -> Iterable[tuple[str, np.ndarray, str]]:
 
 
 def whole_numbers(values: Any, dtype: Any, where: object) -> np.ndarray:
-    """One axis of integers, as `dtype`.
-
-    Raises:
-      DataError: more or fewer axes, not numbers, a fraction, or a number that `dtype` cannot hold.
+    """One axis of integers, as `dtype`; DataError for other axes, a fraction, or a number that `dtype` cannot hold.
 
     >>> whole_numbers([0.0, 2.0], np.int32, "ids")
     array([0, 2], dtype=int32)
     """
     values = np.asarray(values)
-    remedy = "pass whole numbers, such as a SciPy CSR matrix has them"
+    remedy = "pass whole numbers, such as those of a SciPy CSR matrix"
     if values.ndim != 1 or values.dtype.kind not in "iuf":
         raise fail(where, "one axis of whole numbers", f"shape {values.shape}, dtype {values.dtype}", remedy)
     if values.dtype == np.dtype(dtype):
@@ -130,7 +125,7 @@ def check_offsets(indptr: np.ndarray, where: object) -> None:
 
 
 def check_word_ids(indices: np.ndarray, vocab_size: int, where: object) -> None:
-    """Raises a ValueError when a word id is outside 0 .. vocab_size - 1."""
+    """Raises a DataError when a word id is outside 0 .. vocab_size - 1."""
     if indices.size == 0:
         return
     low, high = int(indices.min()), int(indices.max())
@@ -141,7 +136,64 @@ def check_word_ids(indices: np.ndarray, vocab_size: int, where: object) -> None:
 
 
 def check_vocabulary(vocabulary: Sequence[str], vocab_size: int, where: object) -> None:
-    """Raises a ValueError when the vocabulary does not have one word per column of the counts."""
+    """Raises a DataError when the vocabulary does not have one word per column of the counts."""
     if len(vocabulary) != vocab_size:
         remedy = "pass the vocabulary that the counts were made with, one word per column, in order"
         raise fail(where, f"a vocabulary of {vocab_size} words", f"{len(vocabulary)} words", remedy)
+
+
+class Notes:
+    """Remarks for the user, gathered while data are read; each is kept once.
+
+    >>> notes = Notes()
+    >>> notes.add("Empty lines are left out.", "a.txt:3")
+    >>> notes.add("Empty lines are left out.", "a.txt:7")
+    >>> notes.texts()
+    ('Empty lines are left out. (2 such, the first at a.txt:3)',)
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, str | None]] = {}
+
+    def add(self, note: str, where: str | None = None) -> None:
+        """Adds a note; with a place, the text says how often it came, and where first."""
+        number, first = self._found.get(note, (0, where))
+        self._found[note] = (number + 1, first)
+
+    def texts(self) -> tuple[str, ...]:
+        """All notes, in the order in which they first came."""
+        return tuple(
+            note if first is None else f"{note} ({number:,} such, the first at {first})"
+            for note, (number, first) in self._found.items()
+        )
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+HALF_REPLACED = "Half a letter, such as \\ud83d of a cut emoji, is replaced by \ufffd in a text or title."
+
+
+def whole_letters(text: str, notes: Notes, where: str) -> str:
+    """The text with halves of letters replaced (of an emoji that was cut, say), and a note of it.
+
+    >>> whole_letters("cut \\ud83d", Notes(), "a.jsonl:1")
+    'cut \ufffd'
+    """
+    if text.isascii() or not _HALF.search(text):
+        return text
+    notes.add(HALF_REPLACED, _HALF.sub("\ufffd", where))
+    return _HALF.sub("\ufffd", text)
+
+
+def check_whole_letters(strings: Sequence[str], where: str) -> Sequence[str]:
+    """The strings, if all can be written to a file; DataError where one has half a letter or is no string."""
+    with contextlib.suppress(TypeError):
+        joined = "".join(strings)  # quick where all is well, of a million words too
+        if joined.isascii() or not _HALF.search(joined):
+            return strings
+    for place, text in enumerate(strings):
+        if not isinstance(text, str):
+            raise fail(where, "strings", f"{text!r} at place {place}", "pass strings")
+        if _HALF.search(text):
+            remedy = "replace it: text.encode('utf-8', 'replace').decode()"
+            raise fail(where, "whole letters", f"half a letter in {text[:40]!r} at place {place}", remedy)
+    return strings

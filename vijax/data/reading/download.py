@@ -1,4 +1,4 @@
-"""Corpora by URL: fetched once by `pooch`, and the same file ever after."""
+"""Files by URL: `pooch` downloads each once, and checks that it stays the same."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from vijax.data.reading.checks import DataError, fail
 from vijax.extras import require_extra
 
 MAX_NAME = 100
-"""Letters of an address that its local copy's name keeps: its last ones, with the ending."""
+"""Letters in the name of a local copy: the last ones of the address, with its ending."""
 BLOCK_BYTES = 1 << 14
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """How large a file may be, how long it may take, and how long nothing may come."""
+    """Limits of a download: its size, its time, and the time in which nothing comes."""
 
-    num_bytes: float = 20e9
-    seconds: float = 7200.0
+    num_bytes: float = dataclasses.field(default_factory=lambda: 1e9 * _from_environment("VIJAX_DOWNLOAD_GB", 20.0))
+    seconds: float = dataclasses.field(default_factory=lambda: 60 * _from_environment("VIJAX_DOWNLOAD_MINUTES", 120.0))
     stall_seconds: float = 30.0
 
 
 def is_url(source: object) -> bool:
-    """Whether `source` is an http or https address.
+    """Tells whether `source` is an http or https address.
 
     >>> is_url("https://example.org/corpus.jsonl"), is_url("corpus.jsonl")
     (True, False)
@@ -45,20 +45,21 @@ def fetch(url: str, sha256: str | None = None, root: Path | None = None, limits:
 
     Args:
       url: an http or https address; the ending of its path tells the format.
-      sha256: what the file's SHA-256 must be. Without it, that of the first download is recorded and must stay.
+      sha256: SHA-256 that the file must have. Without it, that of the first download is recorded and must stay.
       root: the cache folder, by default the user's.
-      limits: of size and time, by default 20 GB and two hours, or what the environment variables VIJAX_DOWNLOAD_GB and
-        VIJAX_DOWNLOAD_MINUTES say.
+      limits: limits of size and time; by default 20 GB and two hours, which the environment variables
+        VIJAX_DOWNLOAD_GB and VIJAX_DOWNLOAD_MINUTES change.
 
     Raises:
       DataError: the file cannot be had, is beyond the limits, or is not the one expected.
       ImportError: pooch is missing; the message has the remedy.
     """
-    pooch, limits = require_extra("pooch"), limits or _limits()
+    pooch, limits = require_extra("pooch"), limits or Limits()
     folder, name = (root or cache_folder()) / "downloads", local_name(url)
     record = folder / f"{name}.sha256"
-    given = _checked_hash(sha256) if sha256 else None
-    expected = given or (record.read_text().strip() if record.is_file() else "")
+    if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        raise fail("sha256", "64 hexadecimal digits", repr(sha256)[:80], "run sha256sum on the file to get them")
+    expected = sha256.lower() if sha256 else record.read_text().strip() if record.is_file() else ""
     get = pooch.HTTPDownloader(
         progressbar=_Watch(url, limits),
         chunk_size=BLOCK_BYTES,
@@ -74,7 +75,7 @@ def fetch(url: str, sha256: str | None = None, root: Path | None = None, limits:
         remedy = "check the address and the network, or download it yourself and name the file"
         raise fail(url, "a file to download", str(error), remedy) from error
     except ValueError as error:
-        remedy = "pass the right sha256=" if given else f"if the new file is to be trusted, delete {record}"
+        remedy = "pass the right sha256=" if sha256 else f"if the new file is to be trusted, delete {record}"
         remedy += ", and fetch again"
         raise fail(url, f"a file with SHA-256 {expected}", f"another ({error})", remedy) from error
     record.write_text(f"{expected or pooch.file_hash(path)}\n")
@@ -82,14 +83,14 @@ def fetch(url: str, sha256: str | None = None, root: Path | None = None, limits:
 
 
 class _Watch:
-    """Ends a transfer that is beyond the limits. To `pooch` it is a bar that shows progress."""
+    """A progress bar for `pooch` that shows nothing and ends a transfer beyond the limits."""
 
     def __init__(self, url: str, limits: Limits):
         self.total = self.come = 0
         self._url, self._limits, self._began = url, limits, time.monotonic()
 
     def update(self, num_bytes: int) -> None:
-        """A block has come; the last one may be shorter."""
+        """Counts a block that has come; the last one may be shorter."""
         self.come += num_bytes
         size = max(self.total, self.come - BLOCK_BYTES)
         if size > self._limits.num_bytes:
@@ -102,16 +103,16 @@ class _Watch:
             raise fail(self._url, expected, f"{_megabytes(self.come)} in that time", remedy)
 
     def reset(self) -> None:
-        """The whole file has come."""
+        """Called by `pooch` when the whole file has come."""
         self.come = 0
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Called by `pooch` at the end."""
 
 
 @contextlib.contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Its advice is for those who call `pooch` themselves."""
+    """Silences what `pooch` advises those who call it themselves."""
     before = logger.level
     logger.setLevel(logging.WARNING)
     try:
@@ -125,7 +126,7 @@ def _megabytes(size: float) -> str:
 
 
 def local_name(url: str) -> str:
-    """The name of the local copy: two addresses never share one, and the ending stays.
+    """The name of the local copy: different for each address, with its ending.
 
     >>> local_name("https://example.org/a%20b/docword.news.txt.gz?download=1")
     '71b711e582-docword.news.txt.gz'
@@ -136,19 +137,6 @@ def local_name(url: str) -> str:
     except ValueError as error:
         raise fail(url, "an http or https address", str(error), "correct the address") from error
     return f"{digest}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[-MAX_NAME:] or 'index'}"
-
-
-def _checked_hash(sha256: str) -> str:
-    if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        raise fail("sha256", "64 hexadecimal digits", repr(sha256)[:80], "run sha256sum on the file to get them")
-    return sha256.lower()
-
-
-def _limits() -> Limits:
-    default = Limits()
-    gigabytes = _from_environment("VIJAX_DOWNLOAD_GB", default.num_bytes / 1e9)
-    minutes = _from_environment("VIJAX_DOWNLOAD_MINUTES", default.seconds / 60)
-    return Limits(num_bytes=gigabytes * 1e9, seconds=minutes * 60)
 
 
 def _from_environment(name: str, default: float) -> float:

@@ -1,4 +1,4 @@
-"""Opening files, plain or gzipped, with errors that name the file and the place."""
+"""Opening and reading files, plain or gzipped, with errors that name the file, the place and the remedy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import codecs
 import contextlib
 import gzip
 import io
+import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vijax.data.reading.checks import DataError, fail
-from vijax.data.reading.guards import check_regular
 
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 20
@@ -20,7 +20,7 @@ LINES_BYTES = 1 << 22
 
 @contextlib.contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
-    """The bytes of a file, unpacked when it is gzipped (whatever its name).
+    """The bytes of a file, unpacked when it is gzipped, whatever its name.
 
     Raises:
       DataError: it is no file or cannot be opened, or its gzip data ends early or is damaged.
@@ -57,15 +57,12 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
-    """A whole text file; errors as for `read_lines`."""
+    """The text of a whole file; errors as for `read_lines`."""
     return "".join(_decoded(path, encoding, lines=False))
 
 
 def _decoded(path: Path, encoding: str, lines: bool = True) -> Iterator[str]:
-    """The text of a file piece by piece, without a byte order mark.
-
-    Bytes are decoded before lines are told apart: in UTF-16 the byte 0x0A is part of other letters, too.
-    """
+    """The text of a file piece by piece, without a byte order mark; in UTF-16 a byte 0x0A need not end a line."""
     decoder = _decoder(encoding)
     with open_bytes(path) as file:
         offset, line = 0, 1
@@ -98,14 +95,14 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder:
 
 
 def _undecodable(error: UnicodeError, path: Path, encoding: str, offset: int, line: int | None) -> DataError:
-    """The error for bytes that are not of the encoding; those that were decoded begin at byte `offset`, in `line`."""
+    """The error for bytes that are not of the encoding, in a block that begins at byte `offset`, in `line`."""
     if not isinstance(error, UnicodeDecodeError):
         return fail(path, f"{encoding} text", str(error), "pass encoding='utf-16-le' or 'utf-16-be', if it is one")
     before, bad = error.object[: error.start], error.object[error.start : error.start + 4]
     where = f"{path}:{line + before.decode(encoding, 'ignore').count(chr(10))}" if line else path
     remedy = _OTHER_ENCODINGS
     if offset == 0 and error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        remedy = "pass encoding='utf-16', the mark of which the file begins with"
+        remedy = "pass encoding='utf-16': the file begins with its mark"
     return fail(where, f"{encoding} text", f"the bytes {bad!r} at byte offset {offset + error.start}", remedy)
 
 
@@ -115,7 +112,7 @@ def quoted(line: bytes) -> str:
 
 
 def line_blocks(path: Path) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines of a file some thousands at a time, with the number of the first of them (from 1)."""
+    """The lines of a file, some thousands at a time, with the number of the first of them, counted from 1."""
     with open_bytes(path) as file:
         number = 1
         while lines := file.readlines(LINES_BYTES):
@@ -124,9 +121,76 @@ def line_blocks(path: Path) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def read_vocabulary(vocabulary: str | Path | Sequence[str] | None, *beside: Path) -> tuple[str, ...] | None:
-    """A vocabulary given as words or as a file of one word per line; None means the first of `beside` that exists."""
+    """A vocabulary given as words or as a file of one word per line; None takes the first of `beside` that exists."""
     if vocabulary is None:
         vocabulary = next((path for path in beside if path.is_file()), None)
-    if vocabulary is None or not isinstance(vocabulary, str | Path):
-        return vocabulary if vocabulary is None else tuple(vocabulary)
-    return tuple(read_lines(Path(vocabulary)))
+    if isinstance(vocabulary, str | Path):
+        return tuple(read_lines(Path(vocabulary)))
+    return None if vocabulary is None else tuple(vocabulary)
+
+
+SHEETS = (".xlsx", ".xls", ".ods")  # endings of spreadsheets, which can be saved as CSV
+KINDS = {
+    "a file": stat.S_ISREG,
+    "a folder": stat.S_ISDIR,
+    "a named pipe": stat.S_ISFIFO,
+    "a socket": stat.S_ISSOCK,
+    "a device": stat.S_ISCHR,
+    "a block device": stat.S_ISBLK,
+}
+
+
+def kind_of(path: Path) -> str:
+    """The kind of thing at `path`: one of `KINDS`, or "none"; DataError for a path that is too long, say, or a loop."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "none"
+    except (OSError, ValueError) as error:
+        where = str(path)[:60] + ("..." if len(str(path)) > 60 else "")
+        remedy = "check the path, and that you may read it; to pass the texts themselves, pass a list of them"
+        raise fail(where, "a file or folder", _brief(error), remedy) from error
+    return next((kind for kind, test in KINDS.items() if test(mode)), "something else")
+
+
+def check_regular(path: Path) -> None:
+    """Raises a DataError unless `path` is a file: a named pipe would be waited for without end."""
+    kind = kind_of(path)
+    if kind == "none":
+        raise fail(path, "a readable file", "No such file", "check the path and that you may read it")
+    if kind != "a file":
+        raise fail(path, "a file", kind, "write its contents to a file, and name the file")
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Makes every DataError raised inside name `path`, and turns a MemoryError into one."""
+    try:
+        yield
+    except MemoryError as error:
+        size = f"{path.stat().st_size:,} bytes" if path.exists() else "a file"
+        got = f"{size} and no memory left" + (f" ({_brief(error)})" if str(error) else "")
+        remedy = "divide it, or write it as text, LDA-C or UCI docword, which are read piece by piece"
+        raise fail(path, "data that fit in memory", got, remedy) from error
+    except DataError as error:
+        if str(path) in str(error):
+            raise
+        raise DataError(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def parsing(path: Path, expected: str, remedy: str) -> Iterator[None]:
+    """Turns whatever another library raises on damaged bytes into one error that names the file."""
+    try:
+        yield
+    except (DataError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        raise fail(path, expected, f"an unreadable one ({_brief(error)})", remedy) from error
+
+
+def _brief(error: BaseException) -> str:
+    """The first line of an error, without control characters."""
+    text = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    line = text.splitlines()[0][:200]
+    return "".join(letter if letter.isprintable() else "?" for letter in line)

@@ -1,4 +1,4 @@
-"""Cells of a table as numbers or as text, and which of the two a column is."""
+"""Columns of a table by name: cells as numbers or as text, from files and from objects in memory."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from vijax.data.reading.checks import fail
+
+Columns = Mapping[str, np.ndarray]
+
 MISSING = frozenset(["", "na", "n/a", "nan", "null", "none", "?"])
-"""What stands for a missing value, in small letters."""
+"""Cells that stand for a missing value, in small letters."""
 MISSING_NAMES = MISSING - {"none"}
-"""The same of a class or a group, of which one may well be called "none"."""
+"""The same for the name of a class or a group: one of them may well be called "none"."""
 
 
 class FileColumns(dict[str, np.ndarray]):
     """Columns of a file by name.
 
     Attributes:
-      lines: the line on which each row ends; None of files that have no lines.
+      lines: the line on which each row ends; None where a file has no lines.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], lines: Sequence[int] | None = None):
@@ -31,12 +35,12 @@ class FileColumns(dict[str, np.ndarray]):
 
 
 class Origin(NamedTuple):
-    """Where rows come from.
+    """The file of some rows, and their places in it.
 
     Attributes:
       where: the file.
-      called: what a row is called there.
-      numbers: of the rows, as a person counts.
+      called: "line" in a text file, "row" in others.
+      numbers: the lines or rows, counted from 1.
     """
 
     where: str
@@ -45,7 +49,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(found: Mapping[str, np.ndarray], where: str) -> Origin | None:
-    """Of the columns of a file; None of those in memory."""
+    """The origin of the columns of a file; None for columns in memory."""
     if not isinstance(found, FileColumns):
         return None
     size = len(next(iter(found.values()), ()))
@@ -55,12 +59,12 @@ def origin_of(found: Mapping[str, np.ndarray], where: str) -> Origin | None:
 
 
 RowName = Callable[[Any], str]
-"""The number of a row, from 0 -> what a person calls it."""
+"""From the number of a row, counted from 0, to its name in a message."""
 
 
 def row_name(found: Mapping[str, np.ndarray]) -> RowName:
-    """How the rows of a table are called: of a text file by their lines, of other files counted from 1, of a table in
-    memory as Python counts them.
+    """Names of rows for messages: lines of a text file, rows counted from 1 of other files, and rows counted from 0 of
+    a table in memory.
 
     >>> x = {"x": np.zeros(3)}
     >>> row_name(FileColumns(x, [2, 3, 5]))(2), row_name(FileColumns(x))(2), row_name(x)(2)
@@ -73,11 +77,7 @@ def row_name(found: Mapping[str, np.ndarray]) -> RowName:
 
 
 def number(cell: object) -> float:
-    """A cell as a number, NaN where it is missing.
-
-    Raises:
-      ValueError: it is neither; 1_000 is a number to Python only.
-    """
+    """A cell as a number, NaN where it is missing; ValueError for all else, also for Python's 1_000."""
     text = str(cell).strip()
     if "_" in text:
         raise ValueError(text)
@@ -97,26 +97,32 @@ def column_of(cells: Sequence[str]) -> np.ndarray:
 
 
 def not_numbers(values: np.ndarray) -> Bool[np.ndarray, " N"]:
-    """Which entries are neither numbers nor missing."""
+    """A mask of the entries that are neither numbers nor missing."""
     if values.dtype != object:
         return np.zeros(len(values), bool)
     return np.array([not _is_number(value) for value in values], bool)
 
 
-def as_numbers(values: np.ndarray) -> Float[np.ndarray, " N"]:
-    """Entries that are all numbers or missing, as floats."""
+def as_numbers(
+    values: np.ndarray, where: str = "", at: RowName = str, remedy: str = "correct it"
+) -> Float[np.ndarray, " N"]:
+    """Entries as floats, NaN where they are missing; DataError where one is text."""
+    if (bad := not_numbers(values)).any():
+        row = int(np.argmax(bad))
+        got = f"{str(values[row])[:40]!r} in {at(row)} ({int(bad.sum())} such)"
+        raise fail(where, "numbers", got, remedy)
     return np.array([number(value) for value in values], float) if values.dtype == object else values.astype(float)
 
 
 def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
-    """Which of the names of classes or groups are missing."""
+    """A mask of the names of classes or groups that are missing."""
     if values.dtype != object:
         return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
     return np.array([str(value).strip().lower() in MISSING_NAMES for value in values], bool)
 
 
 def name_of(value: object) -> str:
-    """A class or group as text; whole numbers without a point.
+    """A class or group as text; a whole number is written without a point.
 
     >>> name_of(7.0), name_of("007")
     ('7', '007')
@@ -126,9 +132,86 @@ def name_of(value: object) -> str:
     return str(value)
 
 
+def check_present(values: np.ndarray, expected: str, where: str, at: RowName) -> None:
+    """Raises a DataError where the names of classes, groups or nodes are missing in some rows."""
+    missing = np.flatnonzero(are_missing(values))
+    if len(missing):
+        rows = ", ".join(map(at, missing[:5].tolist())) + (", ..." if len(missing) > 5 else "")
+        got = f"a missing value in {rows} ({len(missing)} such)"
+        raise fail(where, expected, got, "remove those rows or fill them in")
+
+
+def check_parts(number: int, total: int, held_out: float, what: str) -> None:
+    """Raises a DataError unless `number` of `total` held out leaves some on both sides."""
+    if not 0 < number < total:
+        got, remedy = f"{held_out}, {number} of {total} {what}", "choose another share, or 0 to hold none out"
+        raise fail("data.held_out", "a share that leaves some on either side", got, remedy)
+
+
 def _is_number(value: object) -> bool:
     try:
         number(value)
     except ValueError:
         return False
     return True
+
+
+# --- from objects in memory ------------------------------------------------------------------------------------------
+EXPECTED = "a table of pandas, Arrow or polars, a mapping of columns by name, or a matrix (rows, columns)"
+
+
+def in_a_library(source: Any) -> bool:
+    """Tells whether an object is a table or column of pandas, Arrow or polars."""
+    return type(source).__module__.partition(".")[0] in ("pandas", "pyarrow", "polars")
+
+
+def column_names(table: Any) -> list[str] | None:
+    """The names of the columns of a pandas, Arrow or polars table; None for a single column, or another object."""
+    found = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    return [str(name) for name in found] if in_a_library(table) and found is not None else None
+
+
+def column_values(column: Any) -> list:
+    """The values of a pandas, Arrow or polars column, as a list."""
+    return (getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or column.tolist)()
+
+
+def columns_of(source: Any, names: Sequence[str] = ()) -> Columns:
+    """Every column of a table in memory by name; `names` are those of the columns of a matrix.
+
+    >>> columns_of([[1.0, 2.0], [3.0, 4.0]], ["a", "b"])["b"].tolist()
+    [2.0, 4.0]
+    """
+    if in_a_library(source):
+        found = getattr(source, "column_names", None) or getattr(source, "columns", None)
+        if found is None:
+            raise fail("data", EXPECTED, f"a single {type(source).__name__}", "give the table, not one column of it")
+        columns: Columns = {str(name): _column(column_values(source[name])) for name in found}
+    elif isinstance(source, Mapping):
+        columns = {str(name): _column(values) for name, values in source.items()}
+    else:
+        columns = _of_matrix(source, names)
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) != 1:
+        raise fail("data", "columns of one length", f"lengths {sorted(lengths)}", "give every column as many rows")
+    return columns
+
+
+def _column(values: Any) -> np.ndarray:
+    """Numbers as they are, True and False as 1 and 0; anything else as text."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise fail("data", "columns that are vectors", f"one of shape {array.shape}", "give a matrix as a whole")
+    if array.dtype.kind in "iufb":
+        return array.astype(float) if array.dtype.kind in "fb" else array
+    return column_of(["" if value is None or value != value else str(value) for value in array.tolist()])
+
+
+def _of_matrix(source: Any, names: Sequence[str]) -> Columns:
+    array = np.asarray(source)
+    if array.ndim != 2 or array.dtype.kind not in "iufb":
+        got = f"{type(source).__name__} of shape {array.shape}" if array.ndim else type(source).__name__
+        raise fail("data", EXPECTED, got, "convert it to one of these")
+    if array.shape[1] != len(names):
+        raise fail("data", f"a matrix of {len(names)} columns", f"{array.shape[1]}", "give the columns of the run")
+    return dict(zip(names, array.astype(float).T, strict=True))

@@ -1,4 +1,4 @@
-"""A graph for models of who is linked with whom: from an edge list or an adjacency matrix, columns by name."""
+"""Graphs, for models of who is linked with whom, from an edge list or an adjacency matrix."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from vijax.data.reading.checks import DataError, fail, listed
-from vijax.data.reading.notes import Notes
-from vijax.data.tables.columns import RowName, are_missing, as_numbers, name_of, not_numbers, row_name
-from vijax.data.tables.table import Columns
+from vijax.data.reading.checks import Notes, fail, listed
+from vijax.data.tables.columns import (
+    Columns,
+    as_numbers,
+    check_parts,
+    check_present,
+    name_of,
+    not_numbers,
+    row_name,
+)
 
 MOST_NODES = 5000
-"""A graph is held as a matrix: 200 MB of this many."""
+"""The most nodes of a graph: its matrix then takes 200 MB."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """Nodes and what is known of each pair of them.
+    """Nodes, and the edges or counts between them.
 
     Attributes:
       columns: names of the nodes.
       x: edges or counts from the node of the row to that of the column; NaN where a pair was not observed.
       directed: whether x need not be symmetric.
-      notes: what the reader of the graph should be told, such as edges that are left out.
+      notes: remarks for the user, such as on edges that are left out.
     """
 
     columns: tuple[str, ...]
@@ -39,21 +45,21 @@ class Graph:
 
     @property
     def pairs(self) -> Bool[np.ndarray, "N N"]:
-        """Which pairs are observed, each once: all but the diagonal, i < j where the graph is undirected."""
+        """A mask of the observed pairs, each once: off the diagonal, and with i < j where the graph is undirected."""
         size = len(self.columns)
         once = ~np.eye(size, dtype=bool) if self.directed else np.triu(np.ones((size, size), bool), 1)
         return once & np.isfinite(self.x)
 
 
 class GraphChoice(NamedTuple):
-    """How columns of a file make a graph.
+    """The columns of a file that make a graph.
 
     Attributes:
-      source: column of an edge list with the node at which an edge begins.
-      target: with the node at which it ends.
-      weight: with its weight; where there is no such column all weights are 1.
-      directed: whether an edge from a to b is none from b to a.
-      counts: whether weights are counts, which add up; else there is an edge or none.
+      source: column of the nodes at which edges begin.
+      target: column of the nodes at which they end.
+      weight: column of their weights; where there is no such column all weights are 1.
+      directed: whether an edge from a to b is another than one from b to a.
+      counts: whether weights are counts, which add up; else a pair has an edge or none.
       nodes: the nodes, where they are known already.
     """
 
@@ -66,20 +72,14 @@ class GraphChoice(NamedTuple):
 
 
 def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | None = None) -> Graph:
-    """The graph of an edge list, if there are columns of its names, or else of a square matrix of one column a node.
+    """The graph of an edge list, if there are columns of its names, or else of a square matrix with a column per node.
 
-    In an edge list a weight of 0 is a pair without an edge, a missing weight a pair that was not observed, and pairs
-    that are not listed have no edge. Edges of an undirected graph may be listed once or in both directions.
-
-    Args:
-      found: all columns by name.
-      choice: how to read them.
-      where: the file, for messages.
-      notes: what was noticed while it was read.
+    In an edge list a weight of 0 says that a pair has no edge, as a pair that is not listed; a missing weight says that
+    it was not observed. Edges of an undirected graph may be listed once or in both directions.
 
     Raises:
       DataError: neither an edge list nor a square matrix; weights that are no edges or counts; a matrix that is not
-        symmetric though the graph is undirected; too many nodes, or others than are known.
+        symmetric, for an undirected graph; too many nodes, or other nodes than the known ones.
 
     >>> found = {"source": np.array(["ann", "bob"], object), "target": np.array(["bob", "cy"], object)}
     >>> graph = graph_of(found, GraphChoice(), "an example")
@@ -89,7 +89,9 @@ def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | Non
     notes = notes or Notes()
     is_list = choice.source in found and choice.target in found
     names, x = (_of_edges if is_list else _of_matrix)(found, choice, where, notes)
-    _check_names(names, choice, where)
+    if choice.nodes is not None and tuple(names) != choice.nodes:
+        other = [name for name in names if name not in choice.nodes] or list(names)
+        raise fail(where, f"the nodes of the run, {listed(choice.nodes, 3)}", listed(other, 3), "name them alike")
     np.fill_diagonal(x, 0.0)
     return Graph(tuple(names), x, choice.directed, notes.texts())
 
@@ -98,7 +100,10 @@ def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | Non
 def _of_edges(
     found: Columns, choice: GraphChoice, where: str, notes: Notes
 ) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
-    ends = [_names(found[column], column, where, row_name(found)) for column in (choice.source, choice.target)]
+    ends = []
+    for column in (choice.source, choice.target):
+        check_present(found[column], "a node in every row", f"{where}, column {column!r}", row_name(found))
+        ends.append([name_of(value) for value in found[column].tolist()])
     names = tuple(dict.fromkeys(name for pair in zip(*ends, strict=True) for name in pair))
     if choice.nodes is not None and set(names) <= set(choice.nodes):
         names = choice.nodes
@@ -112,21 +117,11 @@ def _of_edges(
     return names, _matrix(rows[kept], columns[kept], weights[kept], len(names), choice)
 
 
-def _names(values: np.ndarray, column: str, where: str, at: RowName) -> list[str]:
-    if (missing := are_missing(values)).any():
-        got = f"a missing name in {at(int(np.argmax(missing)))} ({int(missing.sum())} such)"
-        raise fail(f"{where}, column {column!r}", "a node in every row", got, "remove those rows or fill them in")
-    return [name_of(value) for value in values.tolist()]
-
-
 def _weights(found: Columns, choice: GraphChoice, where: str) -> Float[np.ndarray, " E"]:
     if choice.weight not in found:
         return np.ones(len(found[choice.source]))
-    values, where, at = found[choice.weight], f"{where}, column {choice.weight!r}", row_name(found)
-    if (bad := not_numbers(values)).any():
-        row = int(np.argmax(bad))
-        raise fail(where, "numbers", f"{str(values[row])[:40]!r} in {at(row)}", "correct it, or name another column")
-    weights = as_numbers(values)
+    where, at = f"{where}, column {choice.weight!r}", row_name(found)
+    weights = as_numbers(found[choice.weight], where, at, "correct it, or name another column")
     _check_values(weights, choice, where, lambda place: f"in {at(place[0])}")
     return weights
 
@@ -138,7 +133,7 @@ def _matrix(
     size: int,
     choice: GraphChoice,
 ) -> Float[np.ndarray, "N N"]:
-    """Sums of weights by pair; of a pair with a missing one nothing is known."""
+    """Sums of weights by pair; a pair with a missing one is not observed."""
     x = np.zeros((size, size))
     np.add.at(x, (rows, columns), weights)
     both = not choice.directed and not np.array_equal(x, x.T, equal_nan=True)
@@ -189,29 +184,16 @@ def _check_size(number: int, where: str) -> None:
         raise fail(where, f"a graph of 2 to {MOST_NODES:,} nodes", f"{number:,}", remedy)
 
 
-def _check_names(names: Sequence[str], choice: GraphChoice, where: str) -> None:
-    if choice.nodes is not None and tuple(names) != choice.nodes:
-        other = [name for name in names if name not in choice.nodes] or list(names)
-        raise fail(where, f"the nodes of the run, {listed(choice.nodes, 3)}", listed(other, 3), "name them alike")
-
-
 # --- in two parts ----------------------------------------------------------------------------------------------------
 def split_graph(graph: Graph, held_out: float, seed: int) -> tuple[Graph, Graph]:
-    """All nodes in both parts, and some of the observed pairs, each drawn with probability `held_out`, in the second
-    alone.
+    """Training and held-out parts, both with all nodes; each observed pair is held out with probability `held_out`.
 
     Raises:
       DataError: too few pairs to hold any out.
     """
     pairs = graph.pairs
     out = pairs & (np.random.default_rng(seed).random(pairs.shape) < held_out)
-    if not 0 < out.sum() < pairs.sum():
-        raise _no_parts(held_out, int(out.sum()), int(pairs.sum()))
+    check_parts(int(out.sum()), int(pairs.sum()), held_out, "pairs")
     out = out if graph.directed else out | out.T
     test = np.where(out, graph.x, np.nan)
     return dataclasses.replace(graph, x=np.where(out, np.nan, graph.x)), dataclasses.replace(graph, x=test)
-
-
-def _no_parts(held_out: float, number: int, total: int) -> DataError:
-    expected, got = "a share that leaves some on either side", f"{held_out}, {number} of {total} pairs"
-    return fail("data.held_out", expected, got, "choose another share, or 0 to hold none out")

@@ -1,4 +1,4 @@
-"""Small tables drawn from known models, so that every configuration runs on a fresh machine with nothing downloaded.
+"""Small tables drawn from known models, so that every configuration runs without a download.
 
 A generator is a function (rng, number of rows) -> columns by name, and a row of `GENERATORS`.
 """
@@ -17,7 +17,7 @@ Columns = dict[str, np.ndarray]
 
 
 class Generator(NamedTuple):
-    """What draws a table, how many rows it has if nobody says, and what it is."""
+    """A function that draws a table, its default number of rows, and its meaning."""
 
     draw: Callable[[np.random.Generator, int], Columns]
     num_rows: int
@@ -27,10 +27,8 @@ class Generator(NamedTuple):
 def clusters(rng: np.random.Generator, num_rows: int) -> Columns:
     """Five bivariate Gaussians of unequal sizes, shapes and orientations."""
     means = np.array([[-6.0, 0.0], [0.0, 5.0], [5.0, 1.0], [1.0, -4.0], [-3.0, -5.0]])
-    angles, spreads = (
-        np.array([0.3, 1.2, -0.5, 0.0, 0.8]),
-        np.array([[1.6, 0.4], [1.2, 0.5], [0.9, 0.9], [2.0, 0.3], [0.6, 0.6]]),
-    )
+    angles = np.array([0.3, 1.2, -0.5, 0.0, 0.8])
+    spreads = np.array([[1.6, 0.4], [1.2, 0.5], [0.9, 0.9], [2.0, 0.3], [0.6, 0.6]])
     z = rng.choice(5, num_rows, p=[0.3, 0.25, 0.2, 0.15, 0.1])
     noise = spreads[z] * rng.normal(size=(num_rows, 2))
     cos, sin = np.cos(angles[z]), np.sin(angles[z])
@@ -97,10 +95,8 @@ def oscillations(rng: np.random.Generator, num_rows: int) -> Columns:
 def switches(rng: np.random.Generator, num_rows: int) -> Columns:
     """Sequences of 50 to 100 steps of three columns, to which two chains contribute: one of three states that stays
     long, one of two that does not."""
-    slow, fast = (
-        np.array([[0.97, 0.02, 0.01], [0.01, 0.97, 0.02], [0.02, 0.01, 0.97]]),
-        np.array([[0.8, 0.2], [0.2, 0.8]]),
-    )
+    slow = np.array([[0.97, 0.02, 0.01], [0.01, 0.97, 0.02], [0.02, 0.01, 0.97]])
+    fast = np.array([[0.8, 0.2], [0.2, 0.8]])
     first = np.array([[-3.0, 0.0, 1.0], [0.0, 3.0, -1.0], [3.0, -2.0, 0.0]])
     second = np.array([[-1.0, 1.0, 1.5], [1.0, -1.0, -1.5]])
     number, lengths = _lengths(rng, num_rows)
@@ -208,28 +204,27 @@ def _columns(x: np.ndarray, name: str = "x") -> Columns:
     return {f"{name}{i + 1}": column for i, column in enumerate(x.T)}
 
 
-def _generator(draw: Callable[[np.random.Generator, int], Columns], num_rows: int) -> Generator:
-    return Generator(draw, num_rows, (draw.__doc__ or "").strip())
-
-
 GENERATORS: dict[str, Generator] = {
-    "clusters": _generator(clusters, 1000),
-    "line": _generator(line, 500),
-    "counts": _generator(counts, 800),
-    "binary": _generator(binary, 800),
-    "sequences": _generator(sequences, 3000),
-    "oscillations": _generator(oscillations, 1500),
-    "switches": _generator(switches, 1500),
-    "schools": _generator(schools, 1200),
-    "clinics": _generator(clinics, 2000),
-    "speech": _generator(speech, 600),
-    "profiles": _generator(profiles, 1000),
-    "factors": _generator(factors, 500),
-    "ratings": _generator(ratings, 400),
-    "regression": _generator(regression, 300),
-    "rings": _generator(rings, 300),
-    "rate": _generator(rate, 150),
-    "bent": _generator(bent, 600),
-    "links": _generator(links, 400),
+    draw.__name__: Generator(draw, num_rows, (draw.__doc__ or "").strip())
+    for draw, num_rows in {
+        clusters: 1000,
+        line: 500,
+        counts: 800,
+        binary: 800,
+        sequences: 3000,
+        oscillations: 1500,
+        switches: 1500,
+        schools: 1200,
+        clinics: 2000,
+        speech: 600,
+        profiles: 1000,
+        factors: 500,
+        ratings: 400,
+        regression: 300,
+        rings: 300,
+        rate: 150,
+        bent: 600,
+        links: 400,
+    }.items()
 }
 """The generators by name: `path = "synthetic:clusters"`."""

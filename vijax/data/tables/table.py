@@ -1,30 +1,31 @@
-"""A table of numbers for models that do not read documents: columns x, perhaps a target y, perhaps groups of rows."""
+"""Tables of numbers: columns x, perhaps a target y, perhaps groups of rows."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from vijax.checks import RowError
-from vijax.data.reading.checks import DataError, fail, listed, nearest
-from vijax.data.reading.notes import Notes
+from vijax.data.reading.checks import DataError, Notes, fail, listed, nearest
 from vijax.data.tables.columns import (
+    Columns,
     Origin,
     RowName,
     are_missing,
     as_numbers,
+    check_parts,
+    check_present,
     name_of,
     not_numbers,
     origin_of,
     row_name,
 )
 
-Columns = Mapping[str, np.ndarray]
 TargetKind = Literal["real", "count", "binary"]
 
 
@@ -44,13 +45,13 @@ class Table:
       x: values, NaN where one is missing.
       target: name of the target column, or None.
       y: its values: numbers, or -1 and +1 for the two classes.
-      classes: names of those two classes, or None.
+      classes: names of the two classes, or None.
       group: name of the column of groups, or None.
       groups: the group of each row, 0, 1, ... in the order in which they first occur.
-      group_names: what they were called.
-      scaling: what x was standardised by, or None.
-      notes: what the reader of the table should be told, such as which columns are left out.
-      origin: the file, and where in it the rows are; None of a table in memory.
+      group_names: names of the groups.
+      scaling: means and deviations by which x was standardised, or None.
+      notes: remarks for the user, such as on columns that are left out.
+      origin: the file, and the places of the rows in it; None for a table in memory.
     """
 
     columns: tuple[str, ...]
@@ -75,11 +76,11 @@ class Table:
 
     @property
     def num_groups(self) -> int:
-        """How many groups there are; as many as rows where there is no column of groups."""
+        """Number of groups: the rows, where there is no column of groups."""
         return self.num_rows if self.groups is None else len(self.group_names)
 
     def rows(self, index: np.ndarray) -> Table:
-        """Some of the rows; their groups are numbered again."""
+        """The table of some rows; their groups are numbered again."""
         y = None if self.y is None else self.y[index]
         origin = self.origin and self.origin._replace(numbers=self.origin.numbers[index])
         if self.groups is None:
@@ -89,20 +90,19 @@ class Table:
         return dataclasses.replace(self, x=self.x[index], y=y, groups=groups, group_names=names, origin=origin)
 
     def sequences(self) -> list[Float[np.ndarray, "T D"]]:
-        """x group by group; the order of rows in the table is the order of steps. Without groups: one sequence."""
+        """The rows of x group by group, in the order of the table; without groups one sequence."""
         if self.groups is None:
             return [self.x]
         return [self.x[self.groups == g] for g in range(self.num_groups)]
 
     def standardised(self, scaling: Scaling | None = None) -> Table:
-        """Columns at mean 0 and standard deviation 1, or moved and scaled by those of another table."""
-        if scaling is None:
-            scaling = _scaling(self.x)
+        """The table with columns of mean 0 and standard deviation 1, or moved and scaled by those of another table."""
+        scaling = scaling or _scaling(self.x)
         return dataclasses.replace(self, x=(self.x - scaling.mean) / scaling.deviation, scaling=scaling)
 
 
 def _scaling(x: np.ndarray) -> Scaling:
-    """Of what is there of each column; a column without spread, or without anything, keeps its scale."""
+    """Means and deviations of the values that are there; a column without spread keeps its scale."""
     there = np.isfinite(x)
     number = np.maximum(there.sum(axis=0), 1)
     mean = np.where(there, x, 0.0).sum(axis=0) / number
@@ -112,8 +112,7 @@ def _scaling(x: np.ndarray) -> Scaling:
 
 @contextlib.contextmanager
 def rows_of(data: Any) -> Iterator[None]:
-    """Where a model reads the rows of a table, group by group: an error of a row names the file, and counts as that
-    does."""
+    """Makes an error of a row, raised inside while a model reads the rows by group, name the file and the line."""
     try:
         yield
     except RowError as error:
@@ -127,13 +126,13 @@ def rows_of(data: Any) -> Iterator[None]:
 
 # --- from named columns ----------------------------------------------------------------------------------------------
 class Choice(NamedTuple):
-    """Which columns of a file are used, and for what.
+    """The columns of a file to use, and what for.
 
     Attributes:
-      columns: of x; None takes all columns of numbers that are neither target nor group.
+      columns: columns of x; None takes all columns of numbers that are neither target nor group.
       target: column of the target.
       group: column of groups.
-      kind: what the target must be.
+      kind: kind of the target.
       missing: whether x may have missing values.
       classes: names of the two classes of a binary target, where they are known already.
     """
@@ -147,17 +146,11 @@ class Choice(NamedTuple):
 
 
 def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = None) -> Table:
-    """The table that a choice of columns makes.
-
-    Args:
-      found: all columns by name, arrays of numbers or of strings.
-      choice: which to use.
-      where: the file, for messages.
-      notes: what was noticed while it was read; columns of text that are left out are added.
+    """The table of the chosen ones of all columns; `where` names the file in errors.
 
     Raises:
-      DataError: a column that is not there or not of numbers, a missing value, a target of the wrong kind, a row
-        without a group. Rows are called as `vijax.data.tables.columns.row_name` has it.
+      DataError: a column that is missing or has no numbers, a missing value, a target of the wrong kind, a row without
+        a group.
 
     >>> found = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 1.5]), "kind": np.array(["no", "yes"], object)}
     >>> table = table_of(found, Choice(target="kind", kind="binary"), "an example")
@@ -175,7 +168,10 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
     x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
     _check_values(x, columns, choice.missing, where, at)
     target = None if choice.target is None else _target(found[choice.target], choice, where, at)
-    names, groups = ((), None) if choice.group is None else _groups(found[choice.group], choice.group, where, at)
+    names, groups = np.array([]), None
+    if choice.group is not None:
+        check_present(found[choice.group], "a group in every row", f"{where}, group {choice.group!r}", at)
+        names, groups = _codes(found[choice.group])
     return Table(
         columns=tuple(columns),
         x=x,
@@ -191,7 +187,7 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
 
 
 def _check_columns(choice: Choice, where: str) -> None:
-    """Columns that are used once, and do not tell what is to be predicted."""
+    """Refuses a column that is named twice, and the target among the columns that predict it."""
     names = choice.columns or ()
     again = list(dict.fromkeys(name for i, name in enumerate(names) if name in names[:i]))
     if again:
@@ -203,7 +199,7 @@ def _check_columns(choice: Choice, where: str) -> None:
 
 
 def _columns_of_numbers(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[str, ...]:
-    """All that are neither target nor group; of text ones only those that are numbers but for some cells."""
+    """The columns that are neither target nor group nor text."""
     left = [name for name in found if name not in (choice.target, choice.group)]
     bad = {name: not_numbers(found[name]) for name in left}
     text = [name for name in left if _is_text(found[name], bad[name])]
@@ -212,28 +208,25 @@ def _columns_of_numbers(found: Columns, choice: Choice, where: str, notes: Notes
         got = f"text in {listed(text)}" if text else "none but target and group"
         raise fail(where, "columns of numbers", got, "check the file, or name other columns: data.columns")
     for name in text:
-        notes.add(_note_of_text(name, found[name], bad[name], row_name(found)))
+        row, numbers = int(np.argmax(bad[name])), _num_numbers(found[name], bad[name])
+        some = f", though {numbers:,} of its {len(bad[name]):,} cells are" if numbers else ""
+        cell = f"{str(found[name][row])[:40]!r} in {row_name(found)(row)}"
+        notes.add(f"The column {name!r} is left out: {cell} is not a number{some}.")
     return columns
 
 
 def _is_text(values: np.ndarray, bad: np.ndarray) -> bool:
-    """Whether a column is text, rather than numbers with mistakes in it: no more numbers than other text."""
-    return bool(bad.any()) and int((~bad & ~are_missing(values)).sum()) <= int(bad.sum())
+    """Tells text from numbers with mistakes: text has no more numbers than other cells."""
+    return bool(bad.any()) and _num_numbers(values, bad) <= int(bad.sum())
 
 
-def _note_of_text(name: str, values: np.ndarray, bad: np.ndarray, at: RowName) -> str:
-    row, numbers = int(np.argmax(bad)), int((~bad & ~are_missing(values)).sum())
-    some = f", though {numbers:,} of its {len(values):,} cells are" if numbers else ""
-    return f"The column {name!r} is left out: {str(values[row])[:40]!r} in {at(row)} is not a number{some}."
+def _num_numbers(values: np.ndarray, bad: np.ndarray) -> int:
+    return int((~bad & ~are_missing(values)).sum())
 
 
 def _numbers(values: np.ndarray, name: str, where: str, at: RowName) -> Float[np.ndarray, " N"]:
-    if (bad := not_numbers(values)).any():
-        row = int(np.argmax(bad))
-        remedy = "correct it, such as 1234.5 for '1,234.5' or '$1,234.5', or leave the column out of data.columns"
-        got = f"{str(values[row])[:40]!r} in {at(row)} ({int(bad.sum())} such)"
-        raise fail(f"{where}, column {name!r}", "numbers", got, remedy)
-    return as_numbers(values)
+    remedy = "correct it, such as 1234.5 for '1,234.5' or '$1,234.5', or leave the column out of data.columns"
+    return as_numbers(values, f"{where}, column {name!r}", at, remedy)
 
 
 def _check_values(x: np.ndarray, columns: tuple[str, ...], missing: bool, where: str, at: RowName) -> None:
@@ -266,8 +259,8 @@ def _target(values: np.ndarray, choice: Choice, where: str, at: RowName) -> tupl
 def _two_classes(
     values: np.ndarray, classes: tuple[str, str] | None, where: str, at: RowName
 ) -> tuple[np.ndarray, tuple[str, str]]:
-    """-1 for the first of two classes in the order of their names (or of numbers), +1 for the second."""
-    _check_present(values, "a class in every row", where, at)
+    """Labels and names of two classes: -1 for the first by name (or by number), +1 for the second."""
+    check_present(values, "a class in every row", where, at)
     names = np.array([name_of(value) for value in values], object)
     numeric = not not_numbers(names).any()
     found = sorted(set(names.tolist()), key=lambda name: (float(name) if numeric else 0.0, name))
@@ -280,22 +273,8 @@ def _two_classes(
     return np.where(names == expected[1], 1.0, -1.0), (expected[0], expected[1])
 
 
-def _groups(values: np.ndarray, name: str, where: str, at: RowName) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
-    """Names of groups, and the group of each row."""
-    _check_present(values, "a group in every row", f"{where}, group {name!r}", at)
-    return _codes(values)
-
-
-def _check_present(values: np.ndarray, expected: str, where: str, at: RowName) -> None:
-    missing = np.flatnonzero(are_missing(values))
-    if len(missing):
-        rows = ", ".join(map(at, missing[:5].tolist())) + (", ..." if len(missing) > 5 else "")
-        got = f"a missing value in {rows} ({len(missing)} such)"
-        raise fail(where, expected, got, "remove those rows or fill them in")
-
-
 def _codes(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
-    """Distinct values in the order in which they first occur, and which of them each one is."""
+    """Distinct values in the order in which they first occur, and the place of each value among them."""
     distinct, first, codes = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return distinct[order], np.argsort(order)[codes]
@@ -303,33 +282,19 @@ def _codes(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
 
 # --- in two parts ----------------------------------------------------------------------------------------------------
 def split_table(table: Table, held_out: float, seed: int, what: Literal["groups", "entries"]) -> tuple[Table, Table]:
-    """Training and held-out parts.
+    """Training and held-out parts; DataError where there is too little to hold any of it out.
 
-    Args:
-      table: all of it.
-      held_out: which share is held out.
-      seed: of the choice.
-      what: "groups" holds out whole groups (rows, where there is no column of groups); "entries" single values: both
-        parts then have all rows, each with NaN where the other has the value.
-
-    Raises:
-      ValueError: too little is there to hold any of it out.
+    "groups" holds out whole groups (rows, where there is no column of groups); "entries" single values: both parts then
+    have all rows, each with NaN where the other has the value.
     """
     rng = np.random.default_rng(seed)
     if what == "entries":
         out = (rng.random(table.x.shape) < held_out) & np.isfinite(table.x)
-        _check_parts(int(out.sum()), int(np.isfinite(table.x).sum()), held_out, "entries")
-        parts = (np.where(out, np.nan, table.x), np.where(out, table.x, np.nan))
-        return dataclasses.replace(table, x=parts[0]), dataclasses.replace(table, x=parts[1])
+        check_parts(int(out.sum()), int(np.isfinite(table.x).sum()), held_out, "entries")
+        train, test = np.where(out, np.nan, table.x), np.where(out, table.x, np.nan)
+        return dataclasses.replace(table, x=train), dataclasses.replace(table, x=test)
     number = round(held_out * table.num_groups)
-    _check_parts(number, table.num_groups, held_out, "rows" if table.groups is None else f"groups of {table.group!r}")
+    check_parts(number, table.num_groups, held_out, "rows" if table.groups is None else f"groups of {table.group!r}")
     chosen = rng.permutation(table.num_groups)[:number]
     out = np.isin(np.arange(table.num_rows) if table.groups is None else table.groups, chosen)
     return table.rows(np.flatnonzero(~out)), table.rows(np.flatnonzero(out))
-
-
-def _check_parts(number: int, total: int, held_out: float, what: str) -> None:
-    if not 0 < number < total:
-        got = f"{number} of {total} {what}"
-        remedy = "choose another share, or 0 to hold none out"
-        raise fail("data.held_out", "a share that leaves some on either side", f"{held_out}, {got}", remedy)

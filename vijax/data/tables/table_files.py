@@ -1,4 +1,4 @@
-"""Tables from files, from scikit-learn's bundled data sets and from synthetic generators: columns by name."""
+"""Tables from files, from scikit-learn's bundled data sets and from synthetic generators."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from vijax.data.reading.checks import fail, listed, nearest
+from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.reading.guards import SHEETS, kind_of, naming, parsing
-from vijax.data.reading.notes import Notes
-from vijax.data.tables.arrays import load_arrays
+from vijax.data.reading.files import SHEETS, kind_of, naming, parsing
 from vijax.data.tables.columns import MISSING, FileColumns, column_of, name_of, not_numbers
-from vijax.data.tables.delimited import read_delimited
+from vijax.data.tables.formats import load_arrays, read_delimited
 from vijax.data.tables.synthetic_tables import GENERATORS
 from vijax.data.tables.table import Choice, Columns, Table, table_of
 from vijax.extras import require_extra
@@ -36,16 +34,16 @@ def read_table(
     encoding: str = "utf-8",
     sha256: str | None = None,
 ) -> Table:
-    """A table from a file, from scikit-learn's bundled data or from a synthetic generator; nothing else is downloaded
-    but what an http(s) address names.
+    """A table from a file, from scikit-learn's bundled data or from a synthetic generator. Only an http(s) address is
+    downloaded.
 
     Args:
       source: see `KNOWN`. Text files have a header line; empty cells, NA, NaN and ? are missing values.
-      choice: which columns to use.
-      seed: of a synthetic generator.
-      num_rows: how many rows to generate; of others, how many to keep of the first.
-      encoding: of text files.
-      sha256: what the file at an address must hash to.
+      choice: the columns to use.
+      seed: seed of a synthetic generator.
+      num_rows: number of rows to generate, or of first rows to keep.
+      encoding: encoding of text files.
+      sha256: SHA-256 that the file at an address must have.
 
     Raises:
       ValueError: naming the file and line or column, what was expected, what came and what to do.
@@ -70,8 +68,8 @@ def read_columns(
 ) -> Columns:
     """Every column of a source by name; see `read_table`.
 
-    Columns named in `exact` are names, such as those of groups, and stay as they are written: 007 is not 7, and no two
-    whole numbers merge.
+    Columns named in `exact` have names, of groups say, which stay as they are written: 007 is not 7, and no two whole
+    numbers merge.
     """
     kind, _, name = source.partition(":")
     if kind == "synthetic":
@@ -128,7 +126,7 @@ def _csv(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Colu
 
 
 def _check_header(header: list[str], where: str, notes: Notes) -> None:
-    """Without a header the first row would be lost to it, so names that are numbers are looked at twice."""
+    """Looks at names that are numbers twice: the first row of a file without a header would be taken for names."""
     named = [name for name in header if name]
     if len(named) < len(header):
         places = ", ".join(str(place) for place, name in enumerate(header, 1) if not name)
@@ -165,16 +163,12 @@ def _from_arrow(values: list, exact: bool) -> np.ndarray:
 
 
 def _arrays(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Columns:
-    return _split_columns(load_arrays(path), path)
-
-
-def _split_columns(arrays: dict[str, np.ndarray], path: Path) -> Columns:
-    """A vector is a column of its own name, a matrix as many, its name followed by 0, 1, ..."""
+    """A vector is a column of its own name; the columns of a matrix have its name followed by 0, 1, ..."""
+    arrays = load_arrays(path)
     shapes = {name: array.shape for name, array in arrays.items()}
     if any(array.ndim not in (1, 2) for array in arrays.values()) or len({shape[0] for shape in shapes.values()}) != 1:
-        raise fail(
-            path, "vectors and matrices with one row an observation", str(shapes), "save no other arrays with them"
-        )
+        expected = "vectors and matrices with one row an observation"
+        raise fail(path, expected, str(shapes), "save no other arrays with them")
     found: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         columns = {name: array} if array.ndim == 1 else {f"{name}{i}": column for i, column in enumerate(array.T)}
@@ -186,7 +180,7 @@ def _split_columns(arrays: dict[str, np.ndarray], path: Path) -> Columns:
 
 
 def _as_column(values: np.ndarray) -> np.ndarray:
-    """Whole numbers stay so, that no two of them merge."""
+    """Whole numbers stay whole, so that no two of them merge."""
     if values.dtype.kind in "US":
         return column_of([value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()])
     return values if values.dtype.kind in "iu" else values.astype(float)

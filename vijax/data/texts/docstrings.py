@@ -1,7 +1,7 @@
-"""The embedded corpus: docstrings of the scientific Python packages installed beside vijax.
+"""The embedded corpus: docstrings of the scientific Python packages installed beside vijax, as prose.
 
-Nothing is downloaded and nothing imported: modules are parsed by `ast`, which is quick and runs no code. Some docs are
-strings added to compiled functions by calls to `add_newdoc`; those count as docstrings.
+Nothing is downloaded and nothing imported: `ast` parses the modules, and runs no code. The strings that calls of
+`add_newdoc` give to compiled functions count as docstrings.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ import gc
 import importlib.metadata
 import importlib.util
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.cache import cached_corpus
 from vijax.data.reading.checks import fail
-from vijax.data.texts import docstring_text
 from vijax.data.texts.text import TextSettings, corpus_from_texts
+from vijax.extras import require_extra
 
 PACKAGES = ("numpy", "scipy", "jax", "sklearn", "optax", "matplotlib")
 # Tests, copies of other projects, and jax's kernel languages, which are big, and written for their own developers.
 LEFT_OUT = {"test", "tests", "testing", "internal_test_util", "conftest.py", "_vendor", "externals", "_lib"}
 LEFT_OUT |= {"pallas", "mosaic"}
-VERSION = 1  # of the rules below: what an older version of them made is not taken from the cache
+VERSION = 1  # version of the rules below; a corpus in the cache that another version made is made again
 
 
 def docstring_corpus(
@@ -36,7 +37,7 @@ def docstring_corpus(
     The first call parses the packages (some seconds); later ones open the cache.
 
     Args:
-      packages: top-level packages; those that are not installed are left out, and named in the notes.
+      packages: top-level packages; the notes name those that are not installed.
       min_chars: shorter docstrings are left out, and so are repeated ones.
       cache_dir: the cache folder; by default that of `vijax.data.reading.cache.cache_folder`.
 
@@ -47,7 +48,9 @@ def docstring_corpus(
     if not versions:
         raise fail("packages", "an installed package", ", ".join(packages), "pip install numpy scipy scikit-learn")
     missing = [name for name in packages if name not in versions]
-    settings = TextSettings(stop_words=(*docstring_text.STOP_WORDS, *docstring_text.english()))
+    # Sorted, so that the settings, which are a key of the cache, are the same in every process.
+    english = sorted(require_extra("sklearn.feature_extraction.text").ENGLISH_STOP_WORDS)
+    settings = TextSettings(stop_words=(*STOP_WORDS, *english))
 
     def build(folder: Path) -> Corpus:
         return corpus_from_texts(docstrings(tuple(versions), min_chars), settings, folder=folder)
@@ -63,14 +66,14 @@ def docstrings(packages: Sequence[str], min_chars: int) -> Iterator[tuple[str, s
     seen: set[str] = set()
     for path, module in itertools.chain.from_iterable(map(_modules, packages)):
         for name, text in _documented(path, module):
-            clean = docstring_text.clean(text)
-            if len(clean) >= min_chars and clean not in seen:
-                seen.add(clean)
-                yield _public(name), clean
+            prose = clean(text)
+            if len(prose) >= min_chars and prose not in seen:
+                seen.add(prose)
+                yield _public(name), prose
 
 
 def _public(name: str) -> str:
-    """A dotted name without its private packages: what a reader of a report would look for.
+    """A dotted name without its private packages, as a reader of a report would look it up.
 
     >>> _public("sklearn.decomposition._lda.LatentDirichletAllocation")
     'sklearn.decomposition.LatentDirichletAllocation'
@@ -80,7 +83,7 @@ def _public(name: str) -> str:
 
 
 def _root(package: str) -> Path | None:
-    """The folder of a top-level package, None when it is not installed; nothing is imported to find it."""
+    """The folder of a top-level package, None when it is not installed; the package is not imported."""
     spec = importlib.util.find_spec(package)
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
@@ -94,7 +97,7 @@ def _version(package: str) -> str:
 
 
 def _modules(package: str) -> Iterator[tuple[Path, str]]:
-    """The files of a package that are no tests, with their dotted names."""
+    """The files of a package, without tests, with their dotted names."""
     root = _root(package)
     if root is None:
         return
@@ -105,7 +108,7 @@ def _modules(package: str) -> Iterator[tuple[Path, str]]:
 
 
 def _documented(path: Path, module: str) -> Iterator[tuple[str, str]]:
-    """(qualified name, docstring) of all that is documented in a file; files that do not parse have none."""
+    """(qualified name, docstring) pairs of a file; none of a file that does not parse."""
     try:
         tree = _parse(path.read_bytes())
     except (SyntaxError, ValueError):
@@ -115,7 +118,7 @@ def _documented(path: Path, module: str) -> Iterator[tuple[str, str]]:
 
 
 def _parse(source: bytes) -> ast.Module:
-    """The syntax tree; garbage collection pauses, as it takes a third of the time and finds nothing in a tree."""
+    """The syntax tree; garbage collection pauses, since it takes a third of the time and finds nothing in a tree."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -126,7 +129,7 @@ def _parse(source: bytes) -> ast.Module:
 
 
 def _visit(node: ast.Module | ast.ClassDef | ast.FunctionDef, name: str) -> Iterator[tuple[str, str]]:
-    """Docstrings of a module, class or function and of the classes and functions right inside it."""
+    """Docstrings of a module, class or function and of the classes and functions inside it."""
     if text := ast.get_docstring(node):
         yield name, text
     for child in node.body:
@@ -142,3 +145,58 @@ def _added(tree: ast.Module, module: str) -> Iterator[tuple[str, str]]:
             strings = [s.value for s in ast.walk(call) if isinstance(s, ast.Constant) and isinstance(s.value, str)]
             if len(strings) >= 2:
                 yield ".".join([module.partition(".")[0], *strings[:-1][-2:][-1:]]), strings[-1]
+
+
+# Words of all documentation, whatever its subject: without them topics are about the subjects.
+_CRAFT = """
+args arg kwargs argument arguments param params parameter parameters attribute attributes attr return returns
+returned returning raise raises raised yield yields note notes example examples usage warning warnings see also
+reference references versionadded versionchanged deprecated deprecation version added changed default defaults
+optional none true false bool boolean int integer integers float floats str string strings dict tuple list lists
+object objects instance instances class classes method methods function functions callable module modules type
+types value values array arrays ndarray like shape dtype input inputs output outputs result results data number
+numbers use used uses using usually given gives give specified specify specifies corresponding following follows
+set sets setting get gets new make makes want need needs case cases way different instead based available possible
+possibly passed pass passing contains contain containing called calls call allows allow supported supports support
+provided provide provides ignored required requires require equivalent respectively behavior details information
+implementation implements implemented documentation docs doc docstring user users numpy scipy jax sklearn optax
+matplotlib scikit learn jnp np plt axs lax pandas https http www org com doi html ref func math meth mod code self
+cls init import api let does non
+"""
+STOP_WORDS = tuple(_CRAFT.split())
+
+_SECTIONS = "parameters|other parameters|returns?|yields?|raises|attributes|methods|notes?|references|examples?|"
+_SECTIONS += "see also|warns|warnings|args|arguments|keyword arguments"
+_CODE_BLOCKS = "code|code-block|plot|math|testcode|doctest|image|figure|autosummary|currentmodule"
+_RULES = (  # in this order; a match of each pattern becomes the text beside it
+    # Sections without prose, up to the next underlined heading or the end.
+    (r"\n *(?:references|examples?|see also) *:?\n *(?:-{3,} *\n)?[\s\S]*?(?=\n *\w[\w ]*\n *-{3,}|\Z)", "\n"),
+    (r"^ *(?:>>>|\.\.\.).*(?:\n(?! *\n| *>>>).*)*", ""),  # examples and what they print
+    (rf"^( *)\.\. (?:{_CODE_BLOCKS})\b.*(?:\n *$|\n\1 +.*)*", ""),
+    (r"```[\s\S]*?```", " "),
+    (r"^ *\.\. *(?:\[\w+\]|\w+::)", " "),  # the marker of other directives and footnotes
+    (r":(?:math|label):`[^`]*`|\$[^$]*\$", " "),
+    (r":[\w:+-]+:`~?\.?([^`<]*)(?:<[^`]*>)?`", r"\1"),  # roles become their text
+    (r"https?://\S+", " "),
+    (r"^ *[\w*, ]+ : [^\n]*$", " "),  # "x : array_like, optional", NumPy's style
+    (r"^ *[\w*]+(?: \([^)\n]*\))?: (?=\S)", " "),  # the name in "x: what it is", Google's style
+    (rf"^ *(?:{_SECTIONS}) *:? *$", " "),
+    (r"^ *[-=~^*#+|]{3,}[-=~^*#+| ]*$", " "),  # underlines and tables
+    (r"^\w+\([^\n]*\)(?: *->.*)?$", " "),  # signatures
+    (r"%\(\w+\)s|\{\w+\}|\|\w+\|", " "),  # templates not filled in
+    (r"``[^`]*[=(\[][^`]*``", " "),  # inline code, but not names
+    (r"[`*|<>]+", " "),
+)
+_COMPILED = tuple((re.compile(pattern, re.MULTILINE | re.IGNORECASE), text) for pattern, text in _RULES)
+
+
+def clean(docstring: str) -> str:
+    r"""The prose of a docstring.
+
+    >>> clean("Sum of elements.\n\nParameters\n----------\na : array_like\n    What to sum.\n\n>>> sum([1])\n1")
+    'Sum of elements. What to sum.'
+    """
+    text = docstring
+    for pattern, replacement in _COMPILED:
+        text = pattern.sub(replacement, text)
+    return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Text to bags of words: scikit-learn's tokeniser, and a choice of vocabulary that gives readable topics.
+"""From text to bags of words: scikit-learn's tokeniser, stop words, and a vocabulary that gives readable topics.
 
 The texts are read once. Their words are counted under provisional ids, in memory or in files; then the vocabulary is
 chosen from the counts, and the bags are written again with its ids. Memory holds the words seen, never the documents.
@@ -21,12 +21,9 @@ import numpy as np
 from vijax.arguments import Limit, arguments_of
 from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.reading.checks import fail
-from vijax.data.reading.notes import Notes
-from vijax.data.reading.temporary import working_folder
-from vijax.data.texts.stop_words import stop_words_of
-from vijax.data.texts.surrogates import whole_letters
-from vijax.data.texts.vocabulary import ids_in, relabel_into
+from vijax.data.corpora.select import ids_in, relabel
+from vijax.data.reading.cache import working_folder
+from vijax.data.reading.checks import Notes, fail, whole_letters
 from vijax.extras import require_extra
 
 BLOCK_DOCUMENTS = 4096
@@ -55,7 +52,7 @@ NumberOrShare = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class TextSettings:
-    """How text becomes words.
+    """Settings by which text becomes words.
 
     Attributes:
       lowercase: whether to ignore case.
@@ -99,13 +96,13 @@ def corpus_from_texts(
     """A corpus from (title, text) pairs, read once.
 
     Args:
-      documents: may be a generator over files larger than memory.
-      settings: how text becomes words.
-      vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out. Where it has phrases, these
-        are counted, whatever `settings.ngrams` is.
-      folder: where to write the corpus as memory-mapped files; None makes it in memory.
-      where: what errors call the documents.
-      notes: what is noticed while `documents` are read; the corpus gets them.
+      documents: the pairs; a generator may give more than memory holds.
+      settings: settings by which text becomes words.
+      vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out. Its phrases are counted,
+        whatever `settings.ngrams` is.
+      folder: folder to write the corpus to as memory-mapped files; None makes it in memory.
+      where: name of the documents in errors.
+      notes: remarks made while `documents` are read; the corpus gets them.
 
     Raises:
       ValueError: there are no documents, or no words are left, or a text is no string, or a setting is wrong.
@@ -116,7 +113,8 @@ def corpus_from_texts(
     (('cat', 'dog', 'sat'), [[1, 0, 1], [1, 1, 0]])
     """
     if vocabulary is not None:
-        settings = dataclasses.replace(settings, ngrams=max(settings.ngrams, longest_phrase(vocabulary)))
+        longest = 1 + max((word.count(" ") for word in vocabulary), default=0)
+        settings = dataclasses.replace(settings, ngrams=max(settings.ngrams, longest))
     analyze = analyzer(settings)
     corpus = CorpusBuilder(folder)
     corpus.notes = notes or corpus.notes
@@ -126,7 +124,7 @@ def corpus_from_texts(
         raw = counting.finish(words)
         if vocabulary is None:
             vocabulary = choose_vocabulary(raw, words, settings)
-        return relabel_into(corpus, raw, ids_in(words, vocabulary)).finish(tuple(vocabulary))
+        return relabel(raw, ids_in(words, vocabulary), corpus).finish(tuple(vocabulary))
 
 
 def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
@@ -145,13 +143,8 @@ def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
     return make(stop_words=stop, ngram_range=(1, settings.ngrams)).build_analyzer()
 
 
-def longest_phrase(vocabulary: Sequence[str]) -> int:
-    """In words."""
-    return 1 + max((word.count(" ") for word in vocabulary), default=0)
-
-
 def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, where: str) -> tuple[str, ...]:
-    """Counts every word under a provisional id; the words in the order of those ids."""
+    """Counts every word under a provisional id, and returns the words in the order of these ids."""
     ids: collections.defaultdict[str, int] = collections.defaultdict()
     ids.default_factory = ids.__len__
     for block in _blocks(documents, where, corpus.notes):
@@ -166,7 +159,7 @@ def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, w
 
 
 def _blocks(documents: Iterable[tuple[str, str]], where: str, notes: Notes) -> Iterator[list[tuple[str, str]]]:
-    """The documents about a megabyte of text at a time, or one document if it is longer."""
+    """The documents in blocks of about a megabyte of text, or of one document if it is longer."""
     block, size = [], 0
     for title, text in documents:
         if not isinstance(text, str):
@@ -191,7 +184,7 @@ def snippet(text: str) -> str:
 
 
 def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings) -> tuple[str, ...]:
-    """The words of `raw`, whose ids are places in `words`, that the settings keep, in alphabetical order.
+    """The words that the settings keep, in alphabetical order; the word ids of `raw` are places in `words`.
 
     Raises:
       ValueError: a setting is out of range, or no word is kept.
@@ -210,10 +203,52 @@ def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings)
 
 
 def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float, float]:
-    """In how many documents a word must be at least, and may be at most."""
+    """The least and the most documents in which a word that is kept may be."""
     for name in ("min_df", "max_df", "max_vocabulary"):
         settings.check(name, f"leave {name} out to get a default that suits most texts")
     low = min(5, max(1, num_documents // 100)) if settings.min_df is None else settings.min_df
     low = low * num_documents if isinstance(low, float) else low
     high = num_documents if settings.max_df is None else settings.max_df
     return low, max(high * num_documents, SMALL_COLLECTION) if isinstance(high, float) else high
+
+
+# Beginnings and ends of "don't", "we've", ..., which the apostrophe divides, that scikit-learn's list lacks.
+CONTRACTIONS = (
+    *("ain", "aren", "couldn", "didn", "doesn", "don", "hadn", "hasn", "haven", "isn", "mustn", "needn", "shan"),
+    *("shouldn", "wasn", "weren", "wouldn", "ll", "ve"),
+)
+
+
+def stop_words_of(stop_words: str | Path | Sequence[str] | None) -> tuple[str, ...]:
+    """The stop words that a setting names (`TextSettings.stop_words`); DataError where it is neither a language nor a
+    file, or a file without words. Lists of languages but English are those of the package stop-words.
+
+    >>> "und" in stop_words_of("german"), stop_words_of(["the"]), stop_words_of(None)
+    (True, ('the',), ())
+    """
+    if stop_words == "english":
+        return (*require_extra("sklearn.feature_extraction.text").ENGLISH_STOP_WORDS, *CONTRACTIONS)
+    if isinstance(stop_words, str | Path):
+        path = Path(stop_words).expanduser()
+        return _in_file(path) if path.is_file() else _of_language(str(stop_words))
+    return tuple(stop_words or ())
+
+
+def _in_file(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise fail(f"stop_words: {path}", "text in UTF-8", f"other bytes ({error})", "save it as UTF-8") from error
+    words = tuple(word for line in lines if (word := line.strip()))
+    if not words:
+        raise fail(f"stop_words: {path}", "a word on each line", "an empty file", "write the words, or pass None")
+    return words
+
+
+def _of_language(name: str) -> tuple[str, ...]:
+    package = require_extra("stop_words")
+    if name not in package.AVAILABLE_LANGUAGES:
+        known = ", ".join(sorted({"english", *package.AVAILABLE_LANGUAGES}))
+        expected = "a language, a file of words, a list of words or None"
+        raise fail("stop_words", expected, repr(name), f"pass a list of words; known languages: {known}")
+    return tuple(package.get_stop_words(name))

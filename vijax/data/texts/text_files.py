@@ -1,4 +1,4 @@
-"""Readers of files that hold text: each yields (title, text) pairs one by one, so that no file is ever in memory."""
+"""Readers of files of text. Each yields (title, text) pairs one by one, so that no file need fit in memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vijax.data.reading.checks import fail, listed, nearest
-from vijax.data.reading.files import read_lines, read_text
-from vijax.data.reading.guards import check_regular, parsing
-from vijax.data.reading.notes import Notes
-from vijax.data.tables.delimited import read_delimited
-from vijax.data.texts.surrogates import whole_letters
+from vijax.data.reading.checks import Notes, fail, listed, nearest, whole_letters
+from vijax.data.reading.files import check_regular, parsing, read_lines, read_text
+from vijax.data.tables.formats import read_delimited
 from vijax.extras import require_extra
 
 Texts = Iterator[tuple[str, str]]
@@ -29,7 +26,7 @@ def text_paths(folder: Path) -> list[Path]:
 
 
 def text_folder(path: Path, column: str | None = None, encoding: str = "utf-8", notes: Notes | None = None) -> Texts:
-    """A folder of .txt files, also in folders below it and gzipped: one document each, in the order of their names."""
+    """The .txt files of a folder and of those below it, also gzipped, each a document, in the order of their names."""
     files = text_paths(path)
     if not files:
         raise fail(path, "files ending in .txt", "none", "check the folder, or name a file of another format")
@@ -38,7 +35,7 @@ def text_folder(path: Path, column: str | None = None, encoding: str = "utf-8", 
 
 
 def text_lines(path: Path, column: str | None = None, encoding: str = "utf-8", notes: Notes | None = None) -> Texts:
-    """A .txt file: one document per line."""
+    """The lines of a .txt file, each a document."""
     for number, line in enumerate(read_lines(path, encoding), 1):
         yield f"{path.name}:{number}", line
 
@@ -47,10 +44,10 @@ class Records(NamedTuple):
     """Rows of a file whose values have names.
 
     Attributes:
-      names: of the columns; of JSON lines those of the first.
+      names: names of the columns; for JSON lines those of the first line.
       where: the place of these names.
-      rows: the columns wanted (None: all) -> where each row is, its number, and its values by name. Files of text have
-        all columns always.
+      rows: function from the wanted columns (None: all) to the place, the number and the values by name of each row.
+        Readers of text always give all columns.
     """
 
     names: list[str]
@@ -59,14 +56,14 @@ class Records(NamedTuple):
 
 
 def csv_records(path: Path, encoding: str = "utf-8") -> Records:
-    """.csv or .tsv with a header line; a row that is shorter lacks the last values."""
+    """Records of a .csv or .tsv file with a header line; a shorter row lacks the last values."""
     header, rows = read_delimited(path, encoding)
     named = ((f"{path}:{line}", line, dict(zip(header, cells, strict=False))) for line, cells in rows)
     return Records(header, f"{path}:1", lambda columns: named)
 
 
 def jsonl_records(path: Path, encoding: str = "utf-8") -> Records:
-    """JSON lines: one object per line; empty lines are left out."""
+    """Records of JSON lines, one object per line; empty lines are left out."""
     lines = ((line, n, f"{path}:{n}") for n, line in enumerate(read_lines(path, encoding), 1) if line.strip())
     rows = ((where, number, _json_object(line, where)) for line, number, where in lines)
     first = list(itertools.islice(rows, 1))
@@ -75,7 +72,7 @@ def jsonl_records(path: Path, encoding: str = "utf-8") -> Records:
 
 
 def parquet_records(path: Path, encoding: str = "utf-8") -> Records:
-    """A Parquet file."""
+    """Records of a Parquet file."""
     check_regular(path)
     reader = require_extra("pyarrow.parquet")
     whole = functools.partial(parsing, path, "a whole Parquet file", "fetch or write the file again")
@@ -100,7 +97,7 @@ RECORDS: dict[str, Callable[..., Records]] = {
 def column_texts(
     kind: str, path: Path, column: str | None = None, encoding: str = "utf-8", notes: Notes | None = None
 ) -> Texts:
-    """A file of one of `RECORDS`: the text is in `column`."""
+    """The texts of a file of one of `RECORDS`, which are in `column`."""
     names, where, rows = RECORDS[kind](path, encoding)
     if not names:
         return
@@ -110,7 +107,12 @@ def column_texts(
     wanted = [name for name in names if name in (column, TITLE_COLUMN)]
     seen = notes or Notes()
     for at, number, row in rows(wanted):
-        yield whole_letters(_title(row, path, number), seen, at), whole_letters(_cell(row, column, at), seen, at)
+        title, text = row.get(TITLE_COLUMN), row.get(column)
+        if not isinstance(text, str):
+            remedy = "drop the row, or make its text the empty string"
+            raise fail(at, f"text in column {column!r}", "nothing" if text is None else repr(text)[:60], remedy)
+        title = title if isinstance(title, str) and title else f"{path.name}:{number}"
+        yield whole_letters(title, seen, at), whole_letters(text, seen, at)
 
 
 def _json_object(line: str, where: str) -> dict:
@@ -126,7 +128,7 @@ def _json_object(line: str, where: str) -> dict:
 
 
 def _check_only_column(name: str, path: Path, notes: Notes | None) -> None:
-    """A file without a header would lose its first document to it."""
+    """Looks at the only name twice: the first document of a file without a header would be taken for it."""
     if name == DEFAULT_COLUMN:
         return
     if len(name.split()) >= HEADER_WORDS:
@@ -141,8 +143,8 @@ def _check_only_column(name: str, path: Path, notes: Notes | None) -> None:
 
 
 def find_column(column: str | None, known: Iterable[str], where: str, notes: Notes | None = None) -> str:
-    """The column of the text: the one asked for, or else `text`, or the only one there is. Notes say of the others
-    whether they are read: `title` names the documents.
+    """The column of the text: the one asked for, or else `text`, or the only one. Notes say which of the others are
+    read: `title` names the documents.
 
     >>> find_column(None, ["id", "text"], "file.csv")
     'text'
@@ -153,26 +155,9 @@ def find_column(column: str | None, known: Iterable[str], where: str, notes: Not
     if column not in known:
         raise fail(where, f"a column {column!r}", "none", f"pass column=...; {nearest(column, known)}")
     if notes is not None:
-        _tell_of_others([name for name in known if name != column], notes)
+        others = [name for name in known if name != column]
+        if TITLE_COLUMN in others:
+            notes.add(f"The column {TITLE_COLUMN!r} names the documents.")
+        if left := [name for name in others if name != TITLE_COLUMN]:
+            notes.add(f"Not read, beside the text: {'the column' if len(left) == 1 else 'the columns'} {listed(left)}.")
     return column
-
-
-def _tell_of_others(names: list[str], notes: Notes) -> None:
-    if TITLE_COLUMN in names:
-        notes.add(f"The column {TITLE_COLUMN!r} names the documents.")
-    left = [name for name in names if name != TITLE_COLUMN]
-    if left:
-        notes.add(f"Not read, beside the text: {'the column' if len(left) == 1 else 'the columns'} {listed(left)}.")
-
-
-def _cell(row: dict, column: str, where: str) -> str:
-    text = row.get(column)
-    if not isinstance(text, str):
-        remedy = "drop the row, or make its text the empty string"
-        raise fail(where, f"text in column {column!r}", "nothing" if text is None else repr(text)[:60], remedy)
-    return text
-
-
-def _title(row: dict, path: Path, number: int) -> str:
-    title = row.get(TITLE_COLUMN)
-    return title if isinstance(title, str) and title else f"{path.name}:{number}"

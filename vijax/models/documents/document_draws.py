@@ -39,16 +39,8 @@ def of_topics(
     layout: Callable[[Any], Any] | None = None,
     observed: Callable[[Any, Any], Any] | None = None,
 ) -> Generative:
-    """Bags of words of given lengths.
-
-    Args:
-      vocab_size: V.
-      local: see `Generative`.
-      shares: (values of the globals, of the locals) -> shares of the topics in each document.
-      found: see `Generative`.
-      layout: like -> places of words; if None, `like` is lengths or documents.
-      observed: see `Generative`; the table of counts of documents if None.
-    """
+    """Bags of words of given lengths. `shares` are those of the topics in each document, from the values of globals and
+    locals; the other functions are those of `Generative`, by default for lengths or documents."""
 
     def data(hyper: Any, values: Values, local: Values, places: Places, key: PRNGKeyArray) -> Float[Array, "docs V"]:
         return counted(words(shares(values, local) @ values["topics"], places, key), places, vocab_size)

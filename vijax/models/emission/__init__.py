@@ -7,8 +7,14 @@ from vijax.models.emission.base import check_emission as check_emission
 from vijax.models.emission.base import checker as checker
 from vijax.models.emission.base import is_count as is_count
 from vijax.models.emission.counts import bernoulli, categorical, poisson
-from vijax.models.emission.gaussian import diagonal_gaussian, full_gaussian, unit_gaussian
-from vijax.models.emission.shared import blurred, spherical_gaussian, tied_gaussian
+from vijax.models.emission.gaussian import (
+    blurred,
+    diagonal_gaussian,
+    full_gaussian,
+    spherical_gaussian,
+    tied_gaussian,
+    unit_gaussian,
+)
 
 __all__ = [
     "bernoulli",

@@ -72,13 +72,13 @@ class LogDensity(FreeVariables):
     """The log density of free coordinates that `density` makes a model of: `model.free`.
 
     Attributes:
-      variables: what they are.
+      variables: the free variables.
       log_prior: values -> scalar.
       log_lik: (values, group) -> scalar; None where the prior is all there is.
-      is_whole: the data are one group, whatever they are.
+      is_whole: True where all the data are one group.
       guide: the family of q.
       derived: values -> further values by name, for draws; None where there are none.
-      start: how far from zero means of q begin at most, in free coordinates.
+      start: largest distance from zero at which means of q begin, in free coordinates.
       is_framed: q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves.
       num_directions: of that frame, beside standard deviations.
     """
@@ -134,7 +134,7 @@ class LogDensity(FreeVariables):
         return z if frame is None else frame.point(z)
 
     def values(self, hyper: Hyper, draws: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of the variables at draws, and what is derived of them."""
+        """The values of the variables at draws, and the values derived from them."""
 
         def at(z: Float[Array, " D"]) -> dict[str, Any]:
             values = self.values_at(self.point(hyper, z))
@@ -174,7 +174,7 @@ def frame_of(hyper: Hyper) -> Frame | None:
 
 def with_guide(model: Model, guide: Guide, is_framed: bool | None = None, num_directions: int = 0) -> Model:
     """A log density, for q of another family; and in a frame, which the state of a fit carries, or not."""
-    own = log_density_of(model, "Of an energy the guide is given to vijax.energy_model(guide=...).")
+    own = log_density_of(model, "Give the guide of an energy to vijax.energy_model(guide=...).")
     framed = own.is_framed if is_framed is None else is_framed
     if guide == own.guide and framed == own.is_framed and num_directions == own.num_directions:
         return model
@@ -331,7 +331,7 @@ def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
     return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype) if guide.is_correlated else np.ones(dim, dtype))
 
 
-# --- what is refused --------------------------------------------------------------------------------------------
+# --- checks -----------------------------------------------------------------------------------------------------
 def _scalar(x: Any, argument: str) -> Float[Array, ""]:
     """The scalar that a density returned, checked."""
     remedy = "Let the function return its value."

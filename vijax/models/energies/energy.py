@@ -36,6 +36,7 @@ from vijax.families.base import as_array
 from vijax.families.domain import require_proper
 from vijax.inference.estep import Conditionals, OfConditionals, mean_field
 from vijax.inference.guides import Guide, Z, full_rank
+from vijax.models.energies.discrete import PENALTY, Affine, keep_joint, penalised
 from vijax.models.energies.energy_checks import (
     check_families,
     check_free,
@@ -47,8 +48,6 @@ from vijax.models.energies.energy_checks import (
 )
 from vijax.models.energies.examples import check_finite, check_groups, kinds_of, shapes, values_like
 from vijax.models.energies.free_part import FreePart, split
-from vijax.models.energies.impossible import PENALTY, Affine, penalised
-from vijax.models.energies.joint import keep_joint
 from vijax.tree import on_device
 from vijax.xla.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
 
@@ -203,7 +202,7 @@ def energy_model(
       prior_energy: (stats) -> log density of the `conditional` globals given the others, and of free globals that have
         no `log_prior` or whose prior depends on others (`stats[name]` is the value); with `hyper`, (stats, hyper).
       hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
-      points: trees of any real numbers by name, such as the weights of a network, of which only a point is sought. The
+      points: trees of any real numbers by name, such as the weights of a network, for which only a point is sought. The
         energy reads them beside `hyper`, and `compose(learn=...)` learns them.
       guide: the family in which free globals are fitted, together (`vijax.guides`); None is `full_rank()`. Their
         posterior is named "free".
@@ -333,7 +332,7 @@ def _split(globals: Any, hyper: Hyper, guide: Guide) -> tuple[Any, FreePart | No
 def _with_free(
     free: FreePart, fn: Any, count: Any, prior_fn: Any, prior: Callable[[Hyper], Product], blocks: Any
 ) -> tuple[Any, ...]:
-    """The functions as functions of statistics that include those of the free coordinates."""
+    """The functions as functions of statistics that include the free coordinates' own."""
     others = free.reads(prior_fn)
 
     def terms(stats: Stats, hyper: Hyper) -> Float[Array, ""]:
@@ -455,7 +454,7 @@ def _prior_fn(
     prior_energy: EnergyFn | None, references: dict[str, Family], takes_hyper: bool, free: FreePart | None
 ) -> Callable[[Stats, Hyper], Float[Array, ""]] | None:
     """The terms of globals alone. A hierarchical global has its reference as prior everywhere else, so that penalty
-    and retraction are those of a proper prior; here the reference is taken out again: the sum is exact."""
+    and retraction know a proper prior; here the reference is taken out again: the sum is exact."""
     if (prior_energy is None) != (not references) and (prior_energy is None or free is None):
         raise ValueError(
             f"prior_energy: expected it together with vijax.conditional globals, got prior_energy {prior_energy} and "

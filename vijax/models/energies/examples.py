@@ -20,8 +20,7 @@ from vijax.families.base import as_array
 from vijax.tree import on_device
 
 POSITIVE = (1, 2, 3, 4)
-"""The places, of those that `values_like` returns, at which every float is positive where the example's are not
-negative."""
+"""The places in the result of `values_like` at which every float is positive where the example's are not negative."""
 
 
 def values_like(example: PyTree) -> PyTree:
@@ -76,12 +75,7 @@ def check_groups(example: PyTree, data: PyTree, evaluate: Any, locals_: Any, any
     Sizes may differ from the example's, as the lengths of sequences do, where locals have the same sizes as the group,
     or with `any_size`; and the energy must accept them.
 
-    Args:
-      example: `jax.ShapeDtypeStruct`s of one group.
-      data: groups.
-      evaluate: group -> scalar, the energy at any statistics; its shape is checked where sizes differ.
-      locals_: group -> families of its locals.
-      any_size: True where all sizes may differ.
+    `example` has the `jax.ShapeDtypeStruct`s of one group; `evaluate` is the energy of a group at any statistics.
     """
     known: Any = jax.tree.structure(example)
     remedy = "Data are the arrays of one group, as in `example`, each with one axis of groups in front."
@@ -134,12 +128,7 @@ def _changes(one: PyTree, other: PyTree) -> set[tuple[int, int]]:
 
 def check_finite(data: PyTree, is_finite: Any) -> None:
     """Raises ValueError at the first group that holds a NaN or an infinity and at which the energy is not finite;
-    energies may take NaN for a missing entry.
-
-    Args:
-      data: groups.
-      is_finite: group -> True where the energy is finite, at the mean statistics of its variables.
-    """
+    energies may take NaN for a missing entry."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):
         values = np.asarray(leaf)
         if not np.issubdtype(values.dtype, np.floating) or np.isfinite(values).all():

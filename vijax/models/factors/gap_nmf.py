@@ -5,7 +5,7 @@
 
 Columns of Y are the groups, H_t local, W and theta global. Split Y_ft = sum_k z_ftk into independent Poisson counts:
 given the totals they are multinomial, and q(z_ft) is maximised in closed form. With q(h) = Gamma(b + n, b + r), where
-r_k = theta_k sum_f W_fk is what a unit of h_k emits and n_k = sum_f E[z_fk], the bound of a column is
+r_k = theta_k sum_f W_fk is the emission of a unit of h_k and n_k = sum_f E[z_fk], the bound of a column is
 
     l(s) = sum_f [y_f log sum_k exp(log theta_k + log W_fk + E log h_k) - log y_f!] - r' E[h] - KL(q(h) || Gamma(b, b)).
 
@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
@@ -36,7 +36,6 @@ from vijax.families.numeric import special
 from vijax.families.scalar.poisson import poisson_values
 from vijax.inference import estep as esteps
 from vijax.inference.estep.mixed_membership import MeanField
-from vijax.models.documents.corners import corner_rows
 from vijax.models.emission import checker, is_count
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import step_jit
@@ -68,8 +67,8 @@ def gap_nmf(
       estep: `vijax.estep.mean_field`; at most 50 rounds by default, because minibatches find their activations afresh.
         Full-data algorithms go on from the last activations, and 5 rounds a step serve them better; SSVI-A from flat
         spectra, which draws other spectra at each step, may need 20.
-      init: where spectra start: at those of data that are nearest to being of one component, or nearly flat. The
-        former (`vijax.models.documents.corners`) are others for another key; of the latter symmetry is just broken.
+      init: start of the spectra: rows of the data that are nearest to one component alone, or nearly flat ones. The
+        former (`vijax.models.factors.gap_nmf`) are others for another key; of the latter symmetry is just broken.
         Gains explain the mean of the data either way. Or (key, prior) -> a start of your own, such as another fit. The
         start decides
         more than the algorithm: of 50 speech-like spectra behind 1000 frames mean field finds 36 from flat spectra and
@@ -254,3 +253,41 @@ _bound = step_jit(_local_elbo, static_argnames="estep")
 
 def _checker(num_rows: int) -> Callable[[PyTree], None]:
     return checker(num_rows, is_count, "counts 0, 1, 2, ... (round a magnitude to a number of quanta)")
+
+
+_OTHERS = 0.5
+
+
+def corner_rows(
+    key: PRNGKeyArray, y: Float[Array, "T F"], weights: Float[Array, " T"], num_rows: int
+) -> Int[Array, " K"]:
+    """The numbers of `num_rows` rows of y, by successive projections.
+
+    Args:
+      key: half of the rows, drawn by it, are preferred (the squared lengths of the others count half), so that another
+        key finds other rows where many are equally good.
+      y: counts.
+      weights: 0 in padding, which is taken only where nothing is left.
+      num_rows: number of rows; beyond the rank of y they are filled up with rows that repeat others.
+
+    >>> pure = jnp.array([[8.0, 0, 1, 0], [0, 9, 0, 0], [1, 0, 0, 8]])
+    >>> mixed = jnp.array([[1.0, 0.3, 0.3], [0.3, 1.0, 0.3], [0.3, 0.3, 1.0]]) @ pure / 1.6
+    >>> rows = corner_rows(jax.random.key(0), jnp.concatenate([mixed, pure]), jnp.ones(6), 3)
+    >>> sorted(rows.tolist())
+    [3, 4, 5]
+    """
+    total = jnp.sum(y, axis=1, keepdims=True)
+    known = (weights > 0)[:, None]
+    x = jnp.where(known, y / jnp.sqrt(jnp.maximum(total, 1.0)), 0.0)
+    preferred = jnp.where(jax.random.bernoulli(key, 0.5, (len(y),)), 1.0, _OTHERS)
+    tiny = jnp.finfo(x.dtype).tiny
+
+    def choose(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        chosen, left = carry
+        squares = jnp.sum(left**2, axis=1)
+        row = jnp.argmax(squares * preferred).astype(jnp.int32)
+        edge = left[row] / jnp.sqrt(jnp.maximum(squares[row], tiny))
+        along = jnp.matmul(left, edge, precision="highest")
+        return chosen.at[k].set(row), left - along[:, None] * edge
+
+    return jax.lax.fori_loop(0, num_rows, choose, (jnp.zeros(num_rows, jnp.int32), x))[0]

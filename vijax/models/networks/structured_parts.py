@@ -62,7 +62,7 @@ class Parts:
             return latent(zero).sample(key_latent)
         kind = templates[others[0]]
         known = len(others) == 1 and isinstance(kind, Categorical) and kind.batch_shape == ()
-        remedy = "Of other models draw latents yourself, and use model.decoded(fit, latents)."
+        remedy = "For other models draw the latents yourself, and use model.decoded(fit, latents)."
         require(known, "generate", "a model whose other local is one class", f"the locals {sorted(templates)}", remedy)
         assert isinstance(kind, Categorical)
 

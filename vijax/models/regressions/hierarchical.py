@@ -31,9 +31,14 @@ from vijax.families import Gamma, MultivariateNormal, PolyaGamma, Product, Trunc
 from vijax.families.base import as_float
 from vijax.inference.likelihood import bernoulli_logit, bernoulli_probit
 from vijax.models.energies.energy import energy_model
-from vijax.models.regressions.group_draws import Responses, labels_of, of_population, real_responses
-from vijax.models.regressions.grouped import check_groups
-from vijax.models.regressions.population import population
+from vijax.models.regressions.groups import (
+    Responses,
+    check_groups,
+    labels_of,
+    of_population,
+    population,
+    real_responses,
+)
 from vijax.xla.by_value import by_value
 
 Group = tuple[Float[Array, "n D"], Float[Array, " n"], Any]

@@ -40,7 +40,7 @@ LikelihoodOf = Callable[[Hyper, Mapping[str, Any]], Likelihood]
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Predictors(Model):
-    """A model of Gaussian predictors, with functions to predict those of new inputs; made by `predictors`.
+    """A model of Gaussian predictors, with functions to predict the predictors of new inputs; made by `predictors`.
 
     Attributes:
       likelihood: (hyper, statistics of the other globals) -> p(y | z).
@@ -115,7 +115,7 @@ class Predictors(Model):
 
     def _of(self, posterior: Any, hyper: Hyper | None) -> tuple[SitePosterior, Hyper]:
         """The sites' posterior, from a `Product` or alone, and the hyperparameters of its prior: the given ones, else
-        those that it was fitted with, else (for bare `Sites`) the model's own."""
+        the ones that it was fitted with, else (for bare `Sites`) the model's own."""
         q = posterior[Z] if isinstance(posterior, Mapping) else posterior
         known = isinstance(q, SitePosterior | Sites)
         require(known, "posterior", "fit.posterior, or its sites", type(posterior).__name__)

@@ -23,13 +23,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import NotNegative, Positive, Size, checked
-from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.model import Model
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
 from vijax.models.energies.energy import energy_model
-from vijax.models.series.sequence_draws import factorial
-from vijax.models.series.sequences import check_pair, check_values
+from vijax.models.series.sequences import check_pair, check_values, factorial
 from vijax.xla.by_value import by_value
 
 
@@ -153,6 +151,5 @@ def _paths(num_chains: int, num_states: int, group: tuple[Array, Array]) -> dict
 
 
 def _check(data: PyTree, dim: int) -> None:
-    y, mask = check_pair(data)
-    require(y.shape[2] == dim, "data", f"y of shape (N, T, {dim})", f"shape {y.shape}")
+    y, mask = check_pair(data, dim)
     check_values(~np.isfinite(y), y, mask, "finite numbers", "Remove or impute those steps.")

@@ -25,12 +25,10 @@ from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
 from vijax.families.chain import chains
 from vijax.models.emission import Emission, check_emission
 from vijax.models.energies.energy import energy_model
-from vijax.models.series.sequence_draws import hidden_markov
-from vijax.models.series.sequences import check_pair, check_values
+from vijax.models.series.sequences import check_pair, check_values, hidden_markov, score_of
 from vijax.tree import on_device
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import once_jit
-from vijax.xla.precision import enable_x64
 
 
 @by_value
@@ -123,14 +121,8 @@ def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
 def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
     """Held-out log probability of sequences at the posterior mean of the chain and the predictive densities of the
     emissions (after EM and MAP at the point that they found): nats per step, with its standard error over sequences."""
-    from vijax.evaluate import Score
-
     _check(emission, data)
-    y, mask = map(np.asarray, data)
-    with enable_x64(True):
-        q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
-        densities = _log_densities(emission, q, np.asarray(y, np.float64), mask)
-    return Score.of(np.asarray(densities), mask.sum(axis=1))
+    return score_of(functools.partial(_log_densities, emission), q, data)
 
 
 def _work(emission: Emission, q: Estimates, y: Array, mask: Array) -> int:

@@ -1,13 +1,20 @@
-"""Sequences of unequal length, as the models of series take them: a padded array and the mask of its steps."""
+"""Sequences of unequal length, as a padded array and the mask of its steps; and sequences drawn from the models."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.checks import require
+from vijax.contract.model import Estimates
+from vijax.contract.queries import Generative, Values, is_sizes, masks_of
+from vijax.models.emission import Emission
+from vijax.xla.precision import enable_x64
 
 
 def pad(sequences: Any) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N T"]]:
@@ -31,12 +38,8 @@ def pad(sequences: Any) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N
     return y, mask
 
 
-def check_pair(data: PyTree) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N T"]]:
-    """The pair (y, mask) as NumPy arrays.
-
-    Raises:
-      ValueError: it is no such pair, a mask has gaps, or no step exists.
-    """
+def check_pair(data: PyTree, dim: int | None = None) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N T"]]:
+    """The pair (y, mask) as NumPy arrays; ValueError where it is no such pair, a mask has gaps or no step exists."""
     pair = isinstance(data, tuple) and len(data) == 2
     require(pair, "data", "a pair (y, mask)", type(data).__name__, "See vijax.models.pad.")
     y, mask = map(np.asarray, data)
@@ -48,6 +51,7 @@ def check_pair(data: PyTree) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarra
     remedy = "A step that was not observed is a row of NaN, where the model takes those. See vijax.models.pad."
     require(not len(gaps), "data", "masks true on the first steps of each sequence", where, remedy)
     require(mask.any(), "data", "at least one step", "sequences that are all empty")
+    require(dim in (None, y.shape[2]), "data", f"y of shape (N, T, {dim})", f"shape {y.shape}")
     return y, mask
 
 
@@ -66,3 +70,198 @@ def check_values(
             f"data: expected {expected}, got {y[n, t, d]} in sequence {n}, step {t}, column {d} ({len(where)} such "
             f"values). {remedy}".rstrip()
         )
+
+
+def score_of(densities: Callable[..., Array], q: Estimates, data: PyTree) -> Any:
+    """The held-out score of sequences, nats per step with a standard error over sequences, from their log densities
+    `densities(q, y, mask)` in float64."""
+    from vijax.evaluate import Score
+
+    y, mask = map(np.asarray, data)
+    with enable_x64(True):
+        q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
+        found = densities(q, np.asarray(y, np.float64), np.asarray(mask, bool))
+    return Score.of(np.asarray(found), mask.sum(axis=1))
+
+
+class Steps(NamedTuple):
+    """The layout of sequences to be drawn.
+
+    Attributes:
+      y: an array of the shape of the observations; only its sizes are read.
+      mask: true on the steps that exist.
+    """
+
+    y: Float[Array, "N T D"]
+    mask: Bool[Array, "N T"]
+
+
+def steps_like(check: Any, example: Any, needs_data: str = "") -> Any:
+    """The layout of sequences from lengths, or from data (y, mask)."""
+
+    def layout(like: Any) -> Steps:
+        if is_sizes(like):
+            require(not needs_data, "like", f"data (y, mask), {needs_data}", like)
+            mask = masks_of(like)
+            row = jnp.asarray(example, jnp.result_type(float))
+            return Steps(jnp.broadcast_to(row, (*mask.shape, *row.shape)), jnp.asarray(mask))
+        check(like)
+        return Steps(jnp.asarray(like[0], jnp.result_type(float)), jnp.asarray(like[1], bool))
+
+    return layout
+
+
+def observed(layout: Steps, data: Any) -> Float[Array, "N T D"]:
+    """Observations, NaN on steps that do not exist."""
+    del data
+    return _padded(layout.y, layout)
+
+
+def _padded(y: Float[Array, "N T D"], layout: Steps) -> Float[Array, "N T D"]:
+    return jnp.where(layout.mask[..., None], y, jnp.nan)
+
+
+def path(
+    initial: Float[Array, " K"], transition: Float[Array, "K K"], num_steps: int, key: PRNGKeyArray
+) -> Int[Array, " T"]:
+    """States of a Markov chain, one step after another.
+
+    Args:
+      initial: probabilities of the first state.
+      transition: probabilities of the next state given each.
+      num_steps: T.
+      key: random key of the draws.
+
+    >>> print(path(jnp.array([1.0, 0.0]), jnp.array([[0.0, 1.0], [1.0, 0.0]]), 4, jax.random.key(0)))
+    [0 1 0 1]
+    """
+    logits = jnp.log(transition)
+    first, *rest = jax.random.split(key)
+    start = jax.random.categorical(first, jnp.log(initial))
+
+    def go(z: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
+        return jax.random.categorical(key, logits[z]), z
+
+    return jax.lax.scan(go, start, jax.random.split(rest[0], num_steps))[1]
+
+
+def last_of(values: Array, mask: Bool[Array, "N T"]) -> Array:
+    """The entry at the last step of each sequence; for a sequence without steps the first entry."""
+    return values[jnp.arange(len(mask)), jnp.maximum(mask.sum(axis=1) - 1, 0)]
+
+
+def _after(layout: Steps, num_steps: int) -> Steps:
+    """The layout of the next steps: totals are those of the last existing step."""
+    y = jnp.broadcast_to(last_of(layout.y, layout.mask)[:, None], (len(layout.y), num_steps, layout.y.shape[-1]))
+    return Steps(y, jnp.ones(y.shape[:2], bool))
+
+
+def _paths_after(
+    states: Int[Array, "N T"],
+    mask: Bool[Array, "N T"],
+    initial: Float[Array, " K"],
+    transition: Float[Array, "K K"],
+    num_steps: int,
+    key: PRNGKeyArray,
+) -> Int[Array, "N H"]:
+    """Paths of a chain that go on from the last state of each sequence."""
+    is_there = mask.any(axis=1)
+    first = jnp.where(is_there[:, None], transition[last_of(states, mask)], initial)
+    one = lambda first, key: path(first, transition, num_steps, key)
+    return jax.vmap(one)(first, jax.random.split(key, len(mask)))
+
+
+def hidden_markov(emission: Emission, check: Any) -> Generative | None:
+    """Draws of a hidden Markov model; None where the emission has no method to draw."""
+    draw = emission.sample
+    if draw is None:
+        return None
+
+    def local(hyper: Any, values: Values, layout: Steps, key: PRNGKeyArray) -> dict[str, Array]:
+        size, num_steps = layout.mask.shape
+        one = lambda key: path(values["initial"], values["transition"], num_steps, key)
+        return {"z": jax.vmap(one)(jax.random.split(key, size))}
+
+    def data(hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray) -> Float[Array, "N T D"]:
+        one = lambda k, y, key: draw(values["components"], k, y, key)
+        keys = jax.random.split(key, layout.mask.shape)
+        return _padded(jax.vmap(jax.vmap(one))(local["z"], layout.y, keys), layout)
+
+    def ahead(
+        hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
+    ) -> tuple[Values, Steps]:
+        laws = values["initial"], values["transition"]
+        return {"z": _paths_after(local["z"], layout.mask, *laws, num_steps, key)}, _after(layout, num_steps)
+
+    needs = "whose steps have totals of their own" if emission.has_totals else ""
+    return Generative(steps_like(check, emission.example, needs), data, local, observed, ahead=ahead)
+
+
+def factorial(dim: int, num_chains: int, check: Any) -> Generative:
+    """Draws of several chains, whose contributions add up."""
+
+    def local(hyper: Any, values: Values, layout: Steps, key: PRNGKeyArray) -> dict[str, Array]:
+        size, num_steps = layout.mask.shape
+        keys = jax.random.split(key, (num_chains, size))
+        one = lambda initial, transition, key: path(initial, transition, num_steps, key)
+        paths = jax.vmap(jax.vmap(one, (None, None, 0)))(values["initial"], values["transition"], keys)
+        return {f"z{m + 1}": z for m, z in enumerate(paths)}
+
+    def data(hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray) -> Float[Array, "N T D"]:
+        found = values["contributions"]
+        by_chain = found.coefficients.reshape(dim, num_chains, -1)
+        mean = sum(by_chain[:, m].T[local[f"z{m + 1}"]] for m in range(num_chains))
+        noise = jax.random.normal(key, layout.y.shape, layout.y.dtype)
+        return _padded(mean + noise / jnp.sqrt(found.precision), layout)
+
+    def ahead(
+        hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
+    ) -> tuple[Values, Steps]:
+        keys = jax.random.split(key, num_chains)
+        laws = zip(values["initial"], values["transition"], keys, strict=True)
+        paths = {
+            f"z{m + 1}": _paths_after(local[f"z{m + 1}"], layout.mask, first, moves, num_steps, key)
+            for m, (first, moves, key) in enumerate(laws)
+        }
+        return paths, _after(layout, num_steps)
+
+    return Generative(steps_like(check, np.zeros(dim)), data, local, observed, ahead=ahead)
+
+
+def linear_gaussian(dim: int, check: Any) -> Generative:
+    """Draws of a linear-Gaussian state space."""
+
+    def local(hyper: Any, values: Values, layout: Steps, key: PRNGKeyArray) -> dict[str, Array]:
+        size, num_steps = layout.mask.shape
+        one = lambda key: _states(values, num_steps, key)
+        return {"x": jax.vmap(one)(jax.random.split(key, size))}
+
+    def data(hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray) -> Float[Array, "N T D"]:
+        found = values["observation"]
+        mean = local["x"] @ found.coefficients[:, :-1].T + found.coefficients[:, -1]
+        noise = jax.random.normal(key, layout.y.shape, layout.y.dtype)
+        return _padded(mean + noise / jnp.sqrt(found.precision), layout)
+
+    def ahead(
+        hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
+    ) -> tuple[Values, Steps]:
+        one = lambda x, is_there, key: _states(values, num_steps, key, x, is_there)
+        ends = last_of(local["x"], layout.mask), layout.mask.any(axis=1)
+        paths = jax.vmap(one)(*ends, jax.random.split(key, len(layout.mask)))
+        return {"x": paths}, _after(layout, num_steps)
+
+    return Generative(steps_like(check, np.zeros(dim)), data, local, observed, ahead=ahead)
+
+
+def _states(
+    values: Values, num_steps: int, key: PRNGKeyArray, last: Array | None = None, goes_on: Any = True
+) -> Float[Array, "T K"]:
+    """States of a linear-Gaussian chain: from its first law, or after the state `last` where it `goes_on`."""
+    law, moves = values["initial"], values["dynamics"]
+    noise = jax.random.normal(key, (num_steps, *law.mean.shape), law.mean.dtype)
+    go = lambda x, noise: moves.coefficients @ x + noise / jnp.sqrt(moves.precision)
+    first = law.mean + noise[0] / jnp.sqrt(law.precision)
+    if last is not None:
+        first = jnp.where(goes_on, go(last, noise[0]), first)
+    rest = jax.lax.scan(lambda x, noise: (go(x, noise),) * 2, first, noise[1:])[1]
+    return jnp.concatenate([first[None], rest])

@@ -27,7 +27,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
-from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.model import Estimates, Model
 from vijax.families import (
@@ -38,12 +37,10 @@ from vijax.families import (
     Product,
 )
 from vijax.models.energies.energy import energy_model, zero_stats
-from vijax.models.series.sequence_draws import linear_gaussian
-from vijax.models.series.sequences import check_pair, check_values
+from vijax.models.series.sequences import check_pair, check_values, linear_gaussian, score_of
 from vijax.tree import on_device
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import once_jit
-from vijax.xla.precision import enable_x64
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -187,15 +184,9 @@ def _window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_state
 def score(q: Estimates, data: PyTree, dim: int) -> Any:
     """Held-out log density of sequences at the posterior means of the globals (after EM and MAP at the point that they
     found), exact by the Kalman filter in float64: nats per step, with its standard error over sequences."""
-    from vijax.evaluate import Score
-
     _check(data, dim)
-    y, mask = map(np.asarray, data)
-    with enable_x64(True):
-        q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
-        stats = {name: found.stats(found.mean()) for name, found in q.items()}
-        densities = log_densities(stats, np.asarray(y, np.float64), np.asarray(mask, bool))
-    return Score.of(np.asarray(densities), mask.sum(axis=1))
+    at_means = lambda q, y, mask: log_densities({n: found.stats(found.mean()) for n, found in q.items()}, y, mask)
+    return score_of(at_means, q, data)
 
 
 def _work(stats: Any, y: Array, mask: Array) -> int:
@@ -229,6 +220,5 @@ def _coefficients(size: int, width: int, strength: float, shape: float, rate: fl
 
 
 def _check(data: PyTree, dim: int) -> None:
-    y, mask = check_pair(data)
-    require(y.shape[2] == dim, "data", f"y of shape (N, T, {dim})", f"shape {y.shape}")
+    y, mask = check_pair(data, dim)
     check_values(np.isinf(y), y, mask, "finite numbers, or NaN where an entry is missing")

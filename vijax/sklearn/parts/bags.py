@@ -62,7 +62,7 @@ class BagLoader:
 
     Attributes:
       stream: its minibatches.
-      num_groups: N, the size of the set, of which these may be a part.
+      num_groups: N, the size of the whole set; the matrix may be a part of it.
       reshuffled: deal the documents anew in every pass.
     """
 

@@ -15,6 +15,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
 from vijax.arguments import check_values
 from vijax.checks import require
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass_transform(eq_default=False)
 def estimator(cls: type[T]) -> type[T]:
-    """Makes the constructor of an estimator, of its fields: it keeps what it is given, as scikit-learn wants it."""
+    """Makes the constructor of an estimator from its fields; it keeps arguments as they are, as scikit-learn asks."""
     return dataclasses.dataclass(eq=False, repr=False)(cls)
 
 
@@ -37,6 +38,21 @@ class VijaxEstimator(BaseEstimator):
     def _check_settings(self) -> None:
         """Raises ValueError naming the setting that is outside its limit or choices."""
         check_values(type(self), self.get_params(deep=False))
+
+    def _checked(self, X: Any, reset: bool) -> np.ndarray:
+        """X as finite numbers in float64."""
+        return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
+
+    def _keep(self, fit: Any, converged: bool, n_iter: int) -> None:
+        """Sets the attributes that every estimator has, and warns where the fit has not converged."""
+        self.fit_, self.converged_, self.n_iter_ = fit, converged, n_iter
+        if not converged:
+            warnings.warn(
+                f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations. Increase "  # type: ignore[attr-defined]
+                "max_iter or tol, or try another start: n_init, init_params or random_state.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def __getstate__(self) -> Any:
         state = dict(super().__getstate__())  # type: ignore[arg-type]
@@ -65,6 +81,11 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstima
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
 
 def key_of(random_state: Any) -> PRNGKeyArray:
     """A key of JAX from what scikit-learn calls a `random_state`: None, an integer or a `RandomState`."""
@@ -92,17 +113,6 @@ def as_dense(X: Any) -> Any:
     if not scipy.sparse.issparse(X):
         return X
     needed, there = 8 * X.shape[0] * X.shape[1], 0.5 * total_memory()
-    remedy = "Take fewer features, or LatentDirichletAllocation, which reads what is not zero alone."
+    remedy = "Take fewer features, or LatentDirichletAllocation, which reads only the entries that are not zero."
     require(needed <= there, "X", f"a matrix whose entries fit in {there:.3g} bytes", f"{needed:.3g}", remedy)
     return X.toarray()
-
-
-def warn_unless_converged(estimator: Any) -> None:
-    """Warns in scikit-learn's words, with the remedy."""
-    if not estimator.converged_:
-        warnings.warn(
-            f"{type(estimator).__name__} did not converge in max_iter={estimator.max_iter} iterations. Increase "
-            "max_iter or tol, or try another start: n_init, init_params or random_state.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
+from sklearn.utils.validation import check_non_negative, validate_data
 
+from vijax.families import Gamma
 from vijax.fitting.fit import Progress, fit
 from vijax.fitting.loader import ArrayLoader, padded_size
 from vijax.fitting.result import Fit
 from vijax.inference.compose import Algorithm
+from vijax.models.emission import Emission
+from vijax.sklearn.parts.base import as_dense
+from vijax.xla.by_value import by_value
 
 LEAST = 64
 """Rows of the smallest data set, with padding: few numbers, and one program for all that are smaller."""
@@ -112,3 +118,41 @@ def _within(bounds: np.ndarray, tol: float) -> bool:
     """True where each start of (steps, starts) stayed within `tol`. Where Adam turns, or on a slope between two
     stretches, some steps change little with much left to gain."""
     return bool(np.all(np.ptp(bounds, axis=0) < tol))
+
+
+@by_value
+def weights_allowed(emission: Emission) -> Emission:
+    """The emission with its check of whole numbers removed: the estimator has checked the data."""
+    return dataclasses.replace(emission, check=_anything)
+
+
+def _anything(data: Any) -> None:
+    del data
+
+
+def check_counts(estimator: Any, X: Any) -> None:
+    """Raises ValueError on negative numbers."""
+    check_non_negative(X, f"{type(estimator).__name__}")
+
+
+class OfCounts:
+    """A mixin for estimators of counts, dense or sparse (made dense)."""
+
+    def _checked(self, X: Any, reset: bool) -> np.ndarray:
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        X = np.asarray(as_dense(X), np.float64)
+        check_counts(self, X)
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.positive_only = tags.input_tags.sparse = True
+        return tags
+
+
+def prior_of_rates(num_components: int, X: np.ndarray, shape: float = 1.0, rate: float | None = None) -> Gamma:
+    """The prior of the rates of each component; without a `rate` its mean is the mean of the data."""
+    mean = np.maximum(X.mean(axis=0), 1e-6)
+    rates: Any = shape / mean if rate is None else np.full(X.shape[1], float(rate))
+    shapes: Any = np.full((num_components, X.shape[1]), float(shape))
+    return Gamma.from_shape_rate(shapes, rates)

@@ -1,10 +1,11 @@
-"""Linear models and Gaussian processes whose inputs are points of the model, so that one compiled program fits any data
-of about their size: rows of padding have features of zero, and no effect."""
+"""Linear models and Gaussian processes behind the estimators. Their inputs are points of the model, so that one program
+serves all data of about one size: rows of padding have features of zero, and no effect."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +17,13 @@ from jaxtyping import Array, Float
 from vijax.algorithms import pg_svi
 from vijax.contract.model import Hyper
 from vijax.fitting.result import Fit
+from vijax.inference import likelihood as likelihoods
 from vijax.inference.expectation import exact
 from vijax.inference.learning import learn
 from vijax.inference.likelihood import Likelihood, bernoulli_logit
 from vijax.inference.sites import FeatureForm, Prior
 from vijax.models.regressions.kernels import kernel_named
 from vijax.models.regressions.predictors import Predictors, predictors
-from vijax.sklearn.parts.observations import OBSERVED
 from vijax.sklearn.parts.rows import Fitted, by_row, fit_rows, size_with_padding
 from vijax.xla.by_value import by_value
 
@@ -30,6 +31,66 @@ JITTER = 1e-6
 """Jitter on the diagonal of kernels, for a scale of about one."""
 
 
+# --- observations ----------------------------------------------------------------------------------------------------
+class Observed(NamedTuple):
+    """One kind of observation.
+
+    Attributes:
+      make: hyperparameters -> p(y | z).
+      start: the hyperparameters of its own that are learnt, with their first values.
+      moments: (m, v, hyperparameters) -> mean and variance of y where z ~ N(m, v).
+      is_real: y may be any number, and is measured in units of its spread.
+    """
+
+    make: Callable[[Mapping[str, Any]], Likelihood]
+    start: Mapping[str, float]
+    moments: Callable[[np.ndarray, np.ndarray, Mapping[str, float]], tuple[np.ndarray, np.ndarray]]
+    is_real: bool
+
+
+def _of_normal(extra: Callable[[Mapping[str, float]], float]) -> Any:
+    return lambda m, v, hyper: (m, v + extra(hyper))
+
+
+def _of_rate(extra: Callable[[np.ndarray, Mapping[str, float]], np.ndarray]) -> Any:
+    """Moments for a mean e^z: E[e^z], its variance, and `extra`, E[variance of y given z] as a function of E[e^2z]."""
+
+    def moments(m: np.ndarray, v: np.ndarray, hyper: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        mean, second = np.exp(m + 0.5 * v), np.exp(2 * m + 2 * v)
+        return mean, second - mean**2 + extra(mean, second, hyper)  # type: ignore[call-arg]
+
+    return moments
+
+
+Observation = Literal["gaussian", "student_t", "poisson", "negative_binomial", "gamma"]
+OBSERVED: dict[str, Observed] = {
+    "gaussian": Observed(
+        lambda h: likelihoods.gaussian(h["noise"]), {"noise": 0.1}, _of_normal(lambda h: h["noise"]), True
+    ),
+    "student_t": Observed(
+        lambda h: likelihoods.student_t(4.0, h["noise"]),
+        {"noise": 0.3},
+        _of_normal(lambda h: 2.0 * h["noise"] ** 2),  # nu / (nu - 2) at nu = 4
+        True,
+    ),
+    "poisson": Observed(lambda h: likelihoods.poisson_log(), {}, _of_rate(lambda m, s, h: m), False),  # type: ignore[arg-type, misc]
+    "negative_binomial": Observed(
+        lambda h: likelihoods.negative_binomial(h["dispersion"]),
+        {"dispersion": 5.0},
+        _of_rate(lambda m, s, h: m + s / h["dispersion"]),  # type: ignore[arg-type, misc]
+        False,
+    ),
+    "gamma": Observed(
+        lambda h: likelihoods.gamma_log(h["shape"]),
+        {"shape": 2.0},
+        _of_rate(lambda m, s, h: s / h["shape"]),  # type: ignore[arg-type, misc]
+        False,
+    ),
+}
+"""The registry of `likelihood=` of the regressors."""
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
 class Inputs(NamedTuple):
     """The inputs of training, padded.
 
@@ -109,7 +170,7 @@ def _model(
 
 WAIT = 5
 """Steps of the predictors alone, before hyperparameters move. At the prior their gradients are hundreds of times as
-large as later, and Adam, which divides by what it has seen of the last thousand steps, would hardly move then."""
+large as later, and Adam, which divides by the gradients of the last thousand steps, would hardly move then."""
 
 
 class _Waiting(NamedTuple):

@@ -1,15 +1,26 @@
-"""Generalised mean field: groups of discrete locals that are kept joint under q, by enumeration.
+"""Discrete locals of an energy: events of probability zero, and groups of locals that are kept joint.
 
-A group of discrete locals z_1, ..., z_m becomes one categorical variable whose classes are their joint values a. The
-energy in its statistics, the one-hot r of a, is  sum_a r_a E(t(z_1 = a_1), ..., t(z_m = a_m)):  linear in r whatever E
-is, so that the engine treats it like any other local. With all locals in one group the E-step is exact.
+Impossible events: minus infinity cannot be a term of an energy, because at a statistic of 0 it is 0 times -inf. So the
+model has two multilinear functions, the energy E of possible events and the number C of impossible events:
+
+    log p(y_n, z_n | beta) = E    where C = 0,    -inf    where C > 0.
+
+Under q the expectation of C is C at the mean statistics, a sum of products of probabilities: it is zero exactly if q
+gives no impossible event any weight. Each event costs `PENALTY`, in the natural parameters alone, where it makes a
+probability underflow to exactly zero; the bound adds PENALTY times C, which is then PENALTY times 0. E and C are never
+added before C is known to be zero, because the sum would lose E in float32.
+
+Joint locals (generalised mean field): a group of discrete locals z_1, ..., z_m becomes one categorical variable whose
+classes are their joint values a. The energy in its statistics, the one-hot r of a, is
+sum_a r_a E(t(z_1 = a_1), ..., t(z_m = a_m)):  linear in r whatever E is, so that the engine treats it like any other
+local. With all locals in one group the E-step is exact.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +29,50 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax.checks import require
 from vijax.families import Bernoulli, Categorical, Family
+
+PENALTY = -1e20
+"""Nats of an impossible event: out of reach of any data, and 1e18 of them are finite in float32."""
+
+Stats = Mapping[str, Any]
+
+
+class Affine(NamedTuple):
+    """An affine function of the statistics of locals that are not coupled: value + <slopes, t(z)>.
+
+    Attributes:
+      value: the function at statistics of zero.
+      slopes: its gradient, by name of local.
+    """
+
+    value: Float[Array, ""]
+    slopes: dict[str, Any]
+
+    def at(self, stats: Stats) -> Float[Array, ""]:
+        """The value at statistics of the locals."""
+        terms = jax.tree.map(jnp.vdot, self.slopes, dict(stats))
+        return self.value + sum(jax.tree.leaves(terms))
+
+
+def penalised(template: Any, natural: Any, count: Any) -> Any:
+    """The member of the template's family with natural parameters natural + PENALTY count: the gradients of the energy
+    and of the number of impossible events.
+
+    For a categorical the smallest count of any class is subtracted first, which changes no probability: where all
+    classes are impossible under q of the others, the least impossible remain, with their own natural parameters, and
+    coordinate ascent goes on towards possible values.
+    """
+    if isinstance(template, Categorical):
+        count = jax.tree.map(_above_least, count)
+    leaves = zip(jax.tree.leaves(natural), jax.tree.leaves(count), strict=True)
+    return template.with_naturals([n + PENALTY * c for n, c in leaves])
+
+
+def _above_least(count: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
+    """Counts less the smallest of them; differences as small as rounding count as zero, because times the penalty they
+    would outweigh everything."""
+    gap = count - jnp.min(count, axis=-1, keepdims=True)
+    return jnp.where(gap > 1e-6 * jnp.max(jnp.abs(count), axis=-1, keepdims=True), gap, 0.0)
+
 
 _MOST = 4096
 
@@ -37,14 +92,8 @@ def keep_joint(
     groups: Sequence[Sequence[str]],
     example: PyTree,
 ) -> tuple[Callable[..., Float[Array, ""]], Callable[[PyTree], dict[str, Family]]]:
-    """An energy and its locals with each group of names made one categorical.
-
-    Args:
-      fn: (stats, *rest) -> scalar, the energy.
-      locals_: group of data -> families of the locals.
-      groups: names of locals, each in one group at most. A group's categorical is named `joint_name(names)`, and its
-        classes run through the joint values with the last name's running fastest.
-      example: the data of one group.
+    """An energy and its locals with each group of names made one categorical, named `joint_name(names)`. Its classes
+    run through the joint values, those of the last name fastest.
 
     Raises:
       ValueError: a name that is no local or stands in two groups, a local that is not discrete, or more joint values

@@ -1,4 +1,4 @@
-"""Records of .csv and .tsv files, of which nothing is lost in silence."""
+"""Readers of arrays (.npy and .npz, without pickles) and of delimited records (.csv and .tsv)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,58 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from vijax.data.reading.checks import fail, listed
-from vijax.data.reading.files import read_lines
+from vijax.data.reading.files import check_regular, parsing, read_lines
+
+BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
+SAVE_AGAIN = "save arrays of numbers by numpy.save or numpy.savez (no pickles), or fetch the file again"
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a .npz by name, or that of a .npy under the name "x"; the file itself tells which of them it is.
+
+    Raises:
+      DataError: it is no such file, it is damaged, or it has objects, structures, dates or complex numbers.
+    """
+    check_regular(path)
+    expected = f"a whole {path.suffix if path.suffix in ('.npy', '.npz') else '.npz'} file"
+    with parsing(path, expected, SAVE_AGAIN), path.open("rb") as raw:
+        if not raw.read(6).startswith(BEGINNINGS):
+            raise fail(path, expected, "another kind of file", SAVE_AGAIN)
+        raw.seek(0)
+        file = np.load(raw, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            arrays = {"x": file}
+        else:
+            arrays = {name: file[name] for name in file.files}
+            if len(file.files) != len(arrays):
+                raise fail(path, expected, "two arrays of one name", SAVE_AGAIN)
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufUS":
+            got = f"{name!r} of {array.dtype if isinstance(array, np.ndarray) else 'bytes'}"
+            raise fail(path, "arrays of numbers or text (no pickles)", got, SAVE_AGAIN)
+    return arrays
+
 
 Rows = Iterator[tuple[int, list[str]]]
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def read_delimited(path: Path, encoding: str = "utf-8") -> tuple[list[str], Rows]:
-    """The names in the header line, and the rows below it with the number of the line on which each ends.
+    """The names in the header line, and the rows below it, each with the number of the line on which it ends.
 
     Empty lines are left out. A row may have fewer cells than the header, and more only if those are empty.
 
     Raises:
-      DataError: at once when the header is none; while the rows are read, when one has more cells than the header or is
-        no CSV.
+      DataError: at once where there is no header; while the rows are read, where one has more cells than the header or
+        is no CSV.
     """
     name = path.name.lower().removesuffix(".gz")
     delimiter = "\t" if name.endswith(".tsv") else ","
     csv.field_size_limit(2**31 - 1)
-    # Python's csv wants line ends, and counts lines itself: a quoted text may hold several.
+    # Python's csv needs line ends, and counts lines itself: a quoted text may have several.
     reader = csv.reader((f"{line}\n" for line in read_lines(path, encoding)), delimiter=delimiter, strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]

@@ -1,0 +1,197 @@
+"""Groups of the hierarchical regressions: padded rows, the population b_j ~ N(mu, L^-1) of coefficients with its
+conjugate prior, and draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax.arguments import Positive, Positives, Size, checked
+from vijax.checks import require
+from vijax.contract.queries import Generative, Values
+from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
+from vijax.families.base import as_float
+from vijax.families.construction import on_host
+from vijax.inference.likelihood import Likelihood
+from vijax.models.emission.gaussian import normal_draw
+from vijax.xla.by_value import by_value
+
+PaddedRows = tuple[Any, Any, Any]
+"""Inputs (J, n, D), responses (J, n), and the mask (J, n) of the rows that exist."""
+
+
+def group_rows(x: Any, y: Any, labels: Any, num_groups: int | None = None) -> PaddedRows:
+    """Rows of a table by group, padded to the longest.
+
+    Args:
+      x: inputs, (N, D).
+      y: responses, (N,).
+      labels: the group of each row, integers from 0.
+      num_groups: J; by default the largest label plus one. Groups without rows are allowed.
+
+    Returns:
+      (x, y, mask) of shapes (J, n, D), (J, n) and (J, n), the mask true on the rows that exist, which come first, in
+      the order given.
+
+    Raises:
+      ValueError: shapes that do not fit, or labels that are not integers in [0, J).
+
+    >>> x, y, mask = group_rows([[1.0], [2.0], [3.0]], [0.5, 1.5, 2.5], [1, 0, 1])
+    >>> y.tolist(), mask.tolist()
+    ([[1.5, 0.0], [0.5, 2.5]], [[True, False], [True, True]])
+    """
+    x, y, labels = np.asarray(x), np.asarray(y), np.asarray(labels)
+    fits = x.ndim == 2 and y.shape == labels.shape == x.shape[:1] and len(x) > 0
+    require(fits, "x, y, labels", "shapes (N, D), (N,) and (N,)", f"{x.shape}, {y.shape} and {labels.shape}")
+    require(np.issubdtype(labels.dtype, np.integer), "labels", "integers", labels.dtype)
+    size = int(labels.max()) + 1 if num_groups is None else num_groups
+    require((labels >= 0) & (labels < size), "labels", f"integers in [0, {size})", labels)
+    order = np.argsort(labels, kind="stable")
+    counts = np.bincount(labels, minlength=size)
+    place = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
+    group, width = labels[order], int(counts.max())
+    padded_x = np.zeros((size, width, x.shape[1]), np.result_type(x, np.float32))
+    padded_y = np.zeros((size, width), np.result_type(y, np.float32))
+    padded_x[group, place], padded_y[group, place] = x[order], y[order]
+    return padded_x, padded_y, np.arange(width) < counts[:, None]
+
+
+def check_groups(data: PyTree, dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
+    """Raises ValueError unless data are (x, y, mask) as `group_rows` returns them, with finite and `valid` responses
+    (an `expected`) in existing rows; names the group and the row of the first bad one."""
+    triple = isinstance(data, tuple) and len(data) == 3
+    require(triple, "data", "a triple (x, y, mask)", type(data).__name__, "See vijax.models.group_rows.")
+    x, y, mask = map(np.asarray, data)
+    fits = x.ndim == 3 and x.shape[2] == dim and y.shape == mask.shape == x.shape[:2] and x.size > 0
+    shapes = f"{x.shape}, {y.shape} and {mask.shape}"
+    require(fits, "data", f"x of shape (J, n, {dim}), y and mask of shape (J, n)", shapes)
+    require(np.isin(mask, (0, 1)), "data", "a mask of true and false", mask)
+    mask = mask.astype(bool)
+    require(mask.any(), "data", "at least one row", "groups that are all empty")
+    fine = {"finite inputs": np.isfinite(x).all(axis=2), expected: np.isfinite(y) & valid(y)}
+    for what, ok in fine.items():
+        bad = np.argwhere(mask & ~ok)
+        first = f"row {bad[0, 1]} of group {bad[0, 0]}, counted from 0" if len(bad) else ""
+        where = f"{len(bad)} rows that are not, the first {first}"
+        require(not len(bad), "data", what, where, "Remove or impute those rows.")
+    padding = np.isfinite(x).all(axis=2) & np.isfinite(y)
+    require(padding, "data", "finite numbers in padded rows too", "others", "See vijax.models.group_rows.")
+
+
+class Population(NamedTuple):
+    """The law of the groups' coefficients.
+
+    Attributes:
+      prior: prior of mu and the precision.
+      log_density: (its statistics, those of b) -> log N(b; mu, L^-1), linear in both.
+    """
+
+    prior: Family
+    log_density: Callable[[Any, MultivariateNormalStats], Float[Array, ""]]
+
+
+@by_value
+@checked
+def population(
+    dim: Size,
+    covariance: Literal["full", "diagonal"],
+    location: Any = 0.0,
+    strength: Positive = 0.01,
+    degrees: Positive | None = None,
+    spread: Positives = 1.0,
+) -> Population:
+    """The law of the groups' coefficients.
+
+    Args:
+      dim: D, coefficients of a group.
+      covariance: covariance of the population: full (mu and L normal-Wishart) or diagonal (each mu_d and L_dd
+        normal-gamma).
+      location: prior mean of mu, scalar or (D,).
+      strength: how many groups the prior mean of the population is worth.
+      degrees: degrees of freedom of the Wishart, above D - 1; for "diagonal" of each gamma (twice its shape), above 0.
+        By default D + 2, or 3.
+      spread: prior standard deviation of the groups' coefficients about mu. A scalar or (D,): the prior mean of L is
+        spread^-2.
+
+    Raises:
+      ValueError: an argument out of its range.
+
+    >>> population(2, "full").prior.mean().precision.round(3).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    location, spread = _vector("location", location, dim), _vector("spread", spread, dim)
+    if covariance == "full":
+        degrees = dim + 2.0 if degrees is None else degrees
+        xp, spread = on_host(spread)
+        scale = xp.diag(1 / (degrees * spread**2))
+        return Population(NormalWishart.from_parameters(location, strength, degrees, scale), _full)
+    shape = 1.5 if degrees is None else 0.5 * degrees
+    return Population(NormalGamma.from_parameters(location, strength, shape, shape * spread**2), _diagonal)
+
+
+def _full(s: Any, b: MultivariateNormalStats) -> Float[Array, ""]:
+    squares = jnp.vdot(s.precision, b.outer) - 2 * b.value @ s.precision_times_mean + s.quadratic
+    return 0.5 * (s.log_det - squares - b.value.size * math.log(2 * math.pi))
+
+
+def _diagonal(s: Any, b: MultivariateNormalStats) -> Float[Array, ""]:
+    squares = s.precision @ jnp.diagonal(b.outer) - 2 * b.value @ s.precision_times_mean
+    rest = jnp.sum(s.log_precision - s.precision_times_square)
+    return 0.5 * (rest - squares - b.value.size * math.log(2 * math.pi))
+
+
+def _vector(name: str, value: Any, dim: int) -> Float[Array, " D"]:
+    value = as_float(value, name)
+    require(value.shape in ((), (dim,)), name, f"a scalar or shape ({dim},)", value.shape)
+    xp, value = on_host(value)
+    return xp.broadcast_to(value, (dim,))
+
+
+Responses = Callable[[Values, Float[Array, "J n"], PRNGKeyArray], Float[Array, "J n"]]
+"""(values of the globals, x' b, key) -> y."""
+
+
+def real_responses(values: Values, mean: Float[Array, "J n"], key: PRNGKeyArray) -> Float[Array, "J n"]:
+    """Normal draws of precision `noise`."""
+    return mean + jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(values["noise"])
+
+
+def labels_of(likelihood: Likelihood) -> Responses:
+    """Labels drawn from a likelihood of x' b."""
+    draw: Any = likelihood.sample
+    return lambda values, mean, key: draw(key, mean)
+
+
+def of_population(responses: Responses, check: Callable[[Any], None]) -> Generative:
+    """Draws for groups whose coefficients come from one population."""
+
+    def layout(like: Any) -> PaddedRows:
+        triple = isinstance(like, tuple)
+        remedy = "See vijax.models.group_rows."
+        require(triple, "like", "data (x, y, mask), of which x and mask are kept", type(like).__name__, remedy)
+        check(like)
+        x, y, mask = like
+        dtype = jnp.result_type(float)
+        return jnp.asarray(x, dtype), jnp.asarray(y, dtype), jnp.asarray(mask, bool)
+
+    def local(hyper: Any, values: Values, layout: PaddedRows, key: PRNGKeyArray) -> dict[str, Array]:
+        people = values["population"]
+        full = people.precision.ndim == 2
+        factor = jnp.linalg.cholesky(people.precision) if full else jnp.diag(jnp.sqrt(people.precision))
+        one = lambda key: normal_draw(key, people.mean, factor)
+        return {"coefficients": jax.vmap(one)(jax.random.split(key, len(layout[0])))}
+
+    def data(hyper: Any, values: Values, local: Values, layout: PaddedRows, key: PRNGKeyArray) -> Float[Array, "J n"]:
+        x, _, mask = layout
+        mean = jnp.einsum("jnd,jd->jn", x, local["coefficients"], precision="highest")
+        return jnp.where(mask, responses(values, mean, key), jnp.nan)
+
+    observed = lambda layout, data: jnp.where(layout[2], layout[1], jnp.nan)
+    found = lambda stats, local: {"coefficients": local["coefficients"]}  # the other locals only augment
+    return Generative(layout, data, local, observed, found)

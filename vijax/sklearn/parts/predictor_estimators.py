@@ -1,0 +1,219 @@
+"""Bases of classifiers and regressors with Gaussian predictors."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Collection
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vijax.arguments import NotNegative, Positive, Size
+from vijax.models.regressions.predictors import Predictors
+from vijax.sklearn.parts import predictor_fits
+from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of
+from vijax.sklearn.parts.predictor_fits import OBSERVED
+from vijax.sklearn.parts.rows import Fitted, size_with_padding
+from vijax.xla.precision import enable_x64
+
+
+@estimator
+class PredictorSettings:
+    """Settings of every model with Gaussian predictors."""
+
+    _: dataclasses.KW_ONLY
+    learning_rate: Positive = 0.05
+    max_iter: Size = 500
+    tol: NotNegative = 1e-4
+    random_state: Any = None
+
+
+class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
+    """An abstract estimator of a model whose inputs are features of X."""
+
+    fit_: Any
+    _accepts_sparse: ClassVar[str | bool] = False
+
+    @abc.abstractmethod
+    def _model(self, num_sites: int, dim: int) -> Predictors:
+        """The model for a number of rows, with padding, and of columns."""
+
+    @abc.abstractmethod
+    def _start(self, features: np.ndarray) -> dict[str, Any]:
+        """The first values of the hyperparameters."""
+
+    @abc.abstractmethod
+    def _learnt(self) -> tuple[str, ...]:
+        """The names of the hyperparameters that are learnt."""
+
+    def _prepare(self, X: np.ndarray) -> None:
+        """Learns means and spreads from X, where the features need them."""
+
+    def _features(self, X: np.ndarray) -> np.ndarray:
+        return X
+
+    def _fitted(self, features: np.ndarray, y: np.ndarray, start: dict[str, Any], learnt: Collection[str]) -> Fitted:
+        return predictor_fits.fit_predictors(
+            self._model(size_with_padding(len(features)), features.shape[1]),
+            features,
+            y,
+            start,
+            tuple(sorted(learnt)),
+            key_of(self.random_state),
+            self.max_iter,
+            self.tol,
+            self.learning_rate,
+        )
+
+    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
+        """X checked; a sparse one is made dense where the estimator takes such."""
+        return self._dense(self._valid(X, reset=reset))
+
+    def _rows_and_targets(self, X: Any, y: Any, **more: Any) -> tuple[np.ndarray, np.ndarray]:
+        """X and y, checked."""
+        X, y = self._valid(X, y, **more)
+        return self._dense(X), y
+
+    def _valid(self, *data: Any, **more: Any) -> Any:
+        return validate_data(self, *data, accept_sparse=self._accepts_sparse, dtype=[np.float64, np.float32], **more)
+
+    def _dense(self, X: Any) -> np.ndarray:
+        return np.asarray(as_dense(X), np.float64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = bool(self._accepts_sparse)
+        return tags
+
+
+class PredictorClassifier(ClassifierMixin, PredictorEstimator):
+    """An abstract classifier with a Gaussian predictor for each class (one predictor for two classes). A subclass has
+    `_model`, `_start`, `_features` and sets its fitted attributes in `_describe`."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fits the classifier.
+
+        Args:
+          X: inputs, (rows, features).
+          y: the class of each row.
+
+        Raises:
+          ValueError: an argument out of its range, missing numbers, only one class.
+
+        Warns:
+          ConvergenceWarning: a bound had not converged after `max_iter` steps.
+        """
+        self._check_settings()
+        X, y = self._rows_and_targets(X, y)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_}.")
+        self._prepare(X)
+        with enable_x64(True):
+            found = [self._one(self._features(X), labels == k) for k in self._positive()]
+            self.fit_ = [one.fit for one in found]
+            self.hyperparameters_ = [predictor_fits.learnt_values(fit) for fit in self.fit_]
+            self._describe()
+        self.lower_bound_ = float(sum(one.bounds[-1] for one in found))
+        self._keep(self.fit_, all(one.converged for one in found), max(one.n_iter for one in found))
+        return self
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
+        """The probability of each class, all parameters integrated over their posterior; for more than two classes in
+        proportion to the probabilities of one against the rest."""
+        check_is_fitted(self)
+        features = self._features(self._rows(X, reset=False))
+        with enable_x64(True):
+            of_one = np.stack([predictor_fits.probability_of_one(fit, features) for fit in self.fit_], axis=1)
+        both = np.concatenate([1.0 - of_one, of_one], axis=1) if len(self.classes_) == 2 else of_one
+        return both / both.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[likeliest]
+
+    def _positive(self) -> range:
+        """The classes that have a predictor."""
+        return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
+
+    def _one(self, features: np.ndarray, positive: np.ndarray) -> Fitted:
+        return self._fitted(features, np.where(positive, 1.0, -1.0), self._start(features), self._learnt())
+
+    def _describe(self) -> None:
+        """Sets further fitted attributes."""
+
+
+class PredictorRegressor(RegressorMixin, PredictorEstimator):
+    """An abstract regressor with a Gaussian predictor. A subclass has `_model`, `_start`, `_features` and sets its
+    fitted attributes in `_describe`."""
+
+    likelihood: str
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fits the regression.
+
+        Args:
+          X: inputs, (rows, features).
+          y: observations, (rows,), in the support of the likelihood.
+
+        Raises:
+          ValueError: an argument out of its range, missing numbers, observations that cannot be.
+
+        Warns:
+          ConvergenceWarning: the bound had not converged after `max_iter` steps.
+        """
+        self._check_settings()
+        X, y = self._rows_and_targets(X, y, y_numeric=True)
+        y, observed = np.asarray(y, np.float64), OBSERVED[self.likelihood]
+        observed.make(observed.start).check(y)
+        self._shift = float(y.mean()) if observed.is_real else 0.0
+        self._unit = float(y.std() or 1.0) if observed.is_real else 1.0
+        self._prepare(X)
+        features = self._features(X)
+        start = {**self._start(features), **observed.start}
+        learnt = {*self._learnt(), *observed.start}
+        with enable_x64(True):
+            found = self._fitted(features, (y - self._shift) / self._unit, start, learnt)
+            self.fit_ = found.fit
+            self.hyperparameters_ = predictor_fits.learnt_values(found.fit)
+            self._describe(features.shape[1])
+        self.lower_bound_ = float(found.bounds[-1]) - len(X) * float(np.log(self._unit))
+        self._keep(found.fit, found.converged, found.n_iter)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of y, all parameters integrated over their posterior.
+
+        Args:
+          X: inputs, (rows, features).
+          return_std: return the standard deviation of y too.
+        """
+        mean, variance = self._predictor(X)
+        moments = OBSERVED[self.likelihood].moments(mean, variance, self.hyperparameters_)
+        mean, spread = self._shift + self._unit * moments[0], self._unit * np.sqrt(moments[1])
+        return (mean, spread) if return_std else mean
+
+    def log_predictive(self, X: Any, y: Any) -> Float[np.ndarray, " rows"]:
+        """Log predictive density of each observation."""
+        check_is_fitted(self)
+        X, y = self._rows_and_targets(X, y, reset=False, y_numeric=True)
+        features, y = self._features(X), (np.asarray(y, np.float64) - self._shift) / self._unit
+        with enable_x64(True):
+            return predictor_fits.log_densities(self.fit_, features, y) - np.log(self._unit)
+
+    def _predictor(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of z."""
+        check_is_fitted(self)
+        X = self._rows(X, reset=False)
+        with enable_x64(True):
+            return predictor_fits.predicted(self.fit_, self._features(X))
+
+    def _describe(self, dim: int) -> None:
+        """Sets further fitted attributes."""
