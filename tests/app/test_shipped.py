@@ -13,9 +13,9 @@ pytest.importorskip("tyro")
 
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
+from vijax.app.guide import GUIDE
 from vijax.app.initial import initial_text
 from vijax.app.kinds.assemble import load_data
-from vijax.app.kinds.guide import GUIDE
 from vijax.app.settings.config import load_config
 from vijax.app.settings.toml_source import USUAL, find, shipped
 from vijax.app.settings.typed_toml import ConfigError

@@ -388,7 +388,7 @@ def _as_a_program(debug: bool) -> Iterator[None]:
 
 
 def _run(given: list[str]) -> int:
-    from vijax.app.kinds.guide import GUIDE
+    from vijax.app.guide import GUIDE
     from vijax.extras import require_extra
 
     tyro = require_extra("tyro")

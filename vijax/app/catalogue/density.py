@@ -42,8 +42,8 @@ class Settings:
         None, "Python file with a function model(data) that returns a vijax.density; it is executed. Beside this file"
     )
     sha256: str | None = setting(None, "checksum of that file; unset: as it is when the run begins")
-    target_kind: TargetKind = setting("real", "what data.target must be; binary is -1 and +1 in data['y']")
-    num_draws: int = setting(4000, "draws of the posterior, of which the table of variables is made", whole(100))
+    target_kind: TargetKind = setting("real", "kind of data.target; binary is -1 and +1 in data['y']")
+    num_draws: int = setting(4000, "draws of the posterior for the table of variables", whole(100))
 
 
 # --- data ------------------------------------------------------------------------------------------------------------

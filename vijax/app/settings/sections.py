@@ -30,7 +30,7 @@ class DocumentData:
     """[data]: the documents, and how text becomes words."""
 
     path: str = setting("docstrings", 'file, folder or URL; "docstrings" is the documentation of installed packages')
-    format: Format = setting("auto", "how the data is stored; auto goes by the name and the first bytes")
+    format: Format = setting("auto", "format of the data; auto goes by the name and the first bytes")
     column: str | None = setting(
         None, "name of the column that holds the text (jsonl, csv, parquet); a column title names the documents"
     )
@@ -57,15 +57,19 @@ class TableData:
     """[data]: a table of numbers, and which of its columns are what."""
 
     path: str = setting("synthetic:clusters", f"file: {KNOWN}")
-    columns: tuple[str, ...] | None = setting(None, "columns to use; unset: all of numbers but target and group")
-    target: str | None = setting(None, "column to predict, of models that predict one")
-    group: str | None = setting(None, "column that says to which sequence (or group) a row belongs; unset: all to one")
-    num_rows: int | None = setting(None, "how many rows to generate; of others, to keep of the first", whole())
+    columns: tuple[str, ...] | None = setting(
+        None, "columns to use; unset: all columns of numbers but target and group"
+    )
+    target: str | None = setting(None, "column to predict, for models that predict one")
+    group: str | None = setting(None, "column with the sequence (or group) of each row; unset: all rows are one")
+    num_rows: int | None = setting(
+        None, "rows to generate of a synthetic table; of other tables, rows to keep from the start", whole()
+    )
     synthetic_seed: int = setting(0, "seed of a synthetic table", whole(0))
     standardise: bool = setting(False, "bring columns (not the target) to mean 0 and deviation 1 in training rows")
     held_out: float = setting(0.1, "share kept out of training, for the score", inside("[0, 1)"))
     hold_out: Literal["rows", "entries"] = setting(
-        "rows", "what is held out: rows (whole sequences or groups), or single entries, where some may be missing"
+        "rows", "held out are rows (whole sequences or groups), or single entries, for models of missing entries"
     )
     split_seed: int = setting(0, "seed of the split into training and held-out parts", whole(0))
     encoding: str = setting("utf-8", ENCODING)
@@ -86,7 +90,9 @@ class GraphData:
     weight: str = setting(
         "weight", "edge list: column of weights, if there is one; 0: no edge; missing: the pair was not observed"
     )
-    num_rows: int | None = setting(None, "how many edges to generate; of files, rows to keep of the first", whole())
+    num_rows: int | None = setting(
+        None, "edges to generate of a synthetic graph; of files, rows to keep from the start", whole()
+    )
     synthetic_seed: int = setting(0, "seed of a synthetic graph", whole(0))
     held_out: float = setting(0.1, "share of the pairs kept out of training, for the score", inside("[0, 1)"))
     split_seed: int = setting(0, "seed of the split into training and held-out pairs", whole(0))
@@ -146,9 +152,7 @@ def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
         name=(Literal["ssvi_a", "ssvi", "svi", "map", "em", "cavi"], setting(default, meaning)),
         ramp=(float | None, ramp),
         damping=(float | None, setting_of(estimator.ssvi, "damping", None, "ssvi: ")),
-        warm_starts=setting(
-            False, "begin the E-step of each document (row, sequence) where it ended when it was last seen"
-        ),
+        warm_starts=setting(False, "begin the E-step of each document (row, sequence) where its last one ended"),
         **more,
         estep=section(estep),
         step_size=section(StepSizeConfig),
@@ -229,11 +233,10 @@ class DocumentPage:
     """[page]: what report.html shows, beside the topics. To change it later, edit config.toml and run vijax report."""
 
     by: tuple[str, ...] | None = setting(
-        None, "columns to show topics by, such as a year or a section; unset: up to four of dates or of few values"
+        None,
+        "columns to show topics by, such as a year or a section; unset: up to four columns of dates or of few values",
     )
-    every: Literal["auto", "year", "month", "day"] = setting(
-        "auto", "the stretch of time that makes a group, of a column of dates"
-    )
+    every: Literal["auto", "year", "month", "day"] = setting("auto", "length of time of a group, for a column of dates")
     documents: int = setting(5_000, "most documents that can be searched on the page", whole(0))
     words: int = setting(20_000, "most words that can be searched on the page, the most frequent", whole())
     excerpts: bool = setting(True, "whether the run folder and the page hold how each document begins")
