@@ -7,7 +7,7 @@ import pytest
 
 import vijax as vi
 from vijax.families import InverseGamma, MultivariateNormal, Product, Wishart
-from vijax.families.domain import require_proper
+from vijax.families.construction import require_proper
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from vijax import tree
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.families import Product
-from vijax.families.domain import is_proper
+from vijax.families.construction import is_proper
 from vijax.inference import non_finite as first_non_finite
 from vijax.inference import safeguard
 from vijax.inference.bound import reads_of, scaled_bound

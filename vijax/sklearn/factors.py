@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.algorithms import cavi, em
 from vijax.arguments import NotNegative, Positive, Size
-from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.vector.free_normals import LowRankNormal
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.sklearn.parts.base import Transformer, estimator, key_of, warn_unless_converged
 from vijax.sklearn.parts.rows import by_row, fit_rows

@@ -20,7 +20,7 @@ from vijax.app.rows.scores import RowScore
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.units import log_scales, units_of
-from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.vector.free_normals import LowRankNormal
 
 Settings = model_section(
     models.factor_analysis,

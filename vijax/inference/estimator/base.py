@@ -60,7 +60,7 @@ class Estimator(abc.ABC):
     Attributes:
       num_samples: draws of the globals that a step takes. Where the globals of a model ask for different numbers, it
         takes the largest for all of them.
-      quasi: True where its draws are quasi-random: evenly spread over a step (`vijax.families.numeric.quasi`).
+      quasi: True where its draws are quasi-random: evenly spread over a step (`vijax.families.numeric.draws`).
       differentiates: True where the gradient of the bound is read; otherwise the bound need have none.
       draws: True where the bound is evaluated at draws, and so is noisy.
     """

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.families import Product
-from vijax.families.numeric import quasi
+from vijax.families.numeric import draws as quasi
 from vijax.inference.estimator.base import Estimator, Reads
 
 Bound = Callable[[PyTree, PyTree], tuple[Float[Array, ""], Any]]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vijax.arguments import Size, checked
-from vijax.families.numeric import quasi
+from vijax.families.numeric import draws as quasi
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.inference.guides.base import Guide
 

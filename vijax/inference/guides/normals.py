@@ -12,8 +12,7 @@ from vijax.arguments import Size, checked
 from vijax.checks import require
 from vijax.families import MultivariateNormal, Normal
 from vijax.families.construction import constructor, on_host
-from vijax.families.vector.low_rank_normal import LowRankNormal
-from vijax.families.vector.triangular_normal import TriangularNormal
+from vijax.families.vector.free_normals import LowRankNormal, TriangularNormal
 from vijax.inference.guides.base import Guide
 
 

@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 
 from vijax.checks import require
 from vijax.families import Family, Product
-from vijax.families.domain import require_proper
+from vijax.families.construction import require_proper
 from vijax.families.product import unknown_name
 from vijax.inference.guides import Z
 from vijax.models.energies.examples import POSITIVE
