@@ -14,7 +14,7 @@ likeliest. So each step of the filter is given floor = 4 K tiny, which is more t
 small, while b is nowhere too large. In units of likelihood <f_t, b_t> would be p(y) at every t; now it starts no
 higher, ends no lower and never falls, and additions at a step or losses on the way back make it grow by a factor of at
 most 1 + (K + 1) floor / Z_t. Where 2 K floor / Z_t <= eps / T at every step, underflow has changed p(y), and any
-marginal, by no more than a rounding error: `scaled_passes` returns whether. This fails for NaN, for data without any
+marginal, by no more than a rounding error: `scaled_passes` returns True. It returns False for NaN, for data without any
 path, and for sequences through all but impossible states (odds of 1e-23 in float32 at T = 10,000, K = 20).
 """
 
