@@ -16,7 +16,7 @@ from vijax.automatic import judged, verdict_of_steps
 from vijax.contract.batch import Minibatch
 from vijax.contract.variables import Variables
 from vijax.families import MultivariateNormal, Normal
-from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.vector.free_normals import LowRankNormal
 from vijax.fitting import judge
 from vijax.fitting.loader import as_loader
 from vijax.inference.guides import Z

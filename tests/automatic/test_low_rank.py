@@ -10,7 +10,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
-from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.vector.free_normals import LowRankNormal
 from vijax.fitting import checkpoint
 
 KEY = jax.random.key(0)

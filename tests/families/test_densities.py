@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.vector.free_normals import LowRankNormal, TriangularNormal
 from vijax.families.vector.normal_mixture import NormalMixture
-from vijax.families.vector.triangular_normal import TriangularNormal
 
 KEY = jax.random.key(0)
 rng = np.random.default_rng(0)

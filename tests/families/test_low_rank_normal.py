@@ -12,7 +12,7 @@ from scipy import stats
 from tests.families.oracles import each, exactly, mp
 from tests.families.test_float32 import beyond
 from vijax.families import MultivariateNormal
-from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.vector.free_normals import LowRankNormal
 
 RNG = np.random.default_rng(0)
 

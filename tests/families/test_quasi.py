@@ -9,10 +9,9 @@ import pytest
 from scipy import stats
 
 import vijax as vi
-from vijax.families.numeric import quasi
-from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.numeric import draws as quasi
+from vijax.families.vector.free_normals import LowRankNormal, TriangularNormal
 from vijax.families.vector.normal_mixture import NormalMixture
-from vijax.families.vector.triangular_normal import TriangularNormal
 from vijax.inference.estimator.base import estimate
 
 KEY = jax.random.key(0)

@@ -8,7 +8,7 @@ from scipy import stats
 
 import vijax as vi
 from vijax.families import MultivariateNormal
-from vijax.families.vector.triangular_normal import TriangularNormal
+from vijax.families.vector.free_normals import TriangularNormal
 
 
 def made(seed, dim=4):

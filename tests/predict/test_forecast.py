@@ -136,6 +136,6 @@ def test_what_is_no_sequence_is_refused():
         fit.forecast(KEY(0), 3, vi.models.pad([np.ones((2, 1))]), 0)
     mixture = vi.models.mixture(emission.unit_gaussian(2, dim=1))
     rows = vi.fit(vi.cavi(mixture), jnp.zeros((4, 1)), num_steps=1, key=KEY(0))
-    said = r"forecast: expected a model that draws seq.*asked for: score, predictive\. .*Fit\.predictive draws new ones"
+    said = r"forecast: expected a model that draws seq.*asked for: score, predictive\. .*Fit\.predictive draws new rows"
     with pytest.raises(ValueError, match=said):
         rows.forecast(KEY(0), 3, jnp.zeros((4, 1)), 2)

@@ -34,10 +34,8 @@ class Constraint(abc.ABC):
         """True where a number of an array satisfies the constraint."""
 
     def free_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Shape of the free coordinates of an array of a given shape.
-
-        Raises:
-          ValueError: no such array can satisfy the constraint.
+        """Shape of the free coordinates of an array of a given shape; ValueError where no such array can satisfy the
+        constraint.
 
         >>> from vijax.constrain import positive_definite, simplex
         >>> simplex().free_shape((7, 3)), positive_definite().free_shape((4, 4))

@@ -12,7 +12,6 @@ from jaxtyping import Array, Bool, Float
 
 from vijax.checks import require
 from vijax.constrain.base import Constraint
-from vijax.families.vector.matrices import transpose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +38,7 @@ class positive_definite(Constraint):
         """L L'."""
         logs = fill(free, True)
         factor = _with_diagonal(logs, jnp.exp(diagonal_of(logs)))
-        return factor @ transpose(factor)
+        return factor @ factor.mT
 
     def log_det(self, free: Float[Array, "*batch D*(D+1)/2"]) -> Float[Array, ""]:
         """sum_i log 2 + (D - i + 2) log L_ii, i = 1..D (Muirhead 1982, theorem 2.1.9; one log L_ii is that of exp)."""
@@ -51,7 +50,7 @@ class positive_definite(Constraint):
         """Whole matrices: symmetric to rounding, and with a Cholesky factor."""
         require_square("x", x)
         largest = jnp.max(jnp.abs(x), (-2, -1), keepdims=True)
-        is_symmetric = jnp.abs(x - transpose(x)) <= 1e-4 * largest
+        is_symmetric = jnp.abs(x - x.mT) <= 1e-4 * largest
         is_definite = jnp.isfinite(jnp.linalg.cholesky(x))
         return jnp.broadcast_to(jnp.all(is_symmetric & is_definite, (-2, -1), keepdims=True), jnp.shape(x))
 

@@ -41,10 +41,18 @@ class real(Constraint):
 
 
 class HalfLine(Constraint):
-    """sign (x - end) > 0, by its logarithm. A point that rounding would put on the end is the number next to it."""
+    """sign (x - end) > 0, by its logarithm; the end is the only field, or 0. A point that rounding would put on the end
+    is the number next to it."""
 
-    end: float
     sign: int
+
+    def __post_init__(self) -> None:
+        require_finite(**vars(self))
+
+    @property
+    def end(self) -> float:
+        """The end of the half-line."""
+        return next(iter(vars(self).values()), 0.0)
 
     def free(self, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """log |x - end|."""
@@ -73,16 +81,12 @@ class positive(HalfLine):
     1.0
     """
 
-    end = 0.0
     sign = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class above(HalfLine):
-    """x > low, by log(x - low).
-
-    Raises:
-      ValueError: a bound that is not finite.
+    """x > low, by log(x - low). Raises ValueError on a bound that is not finite.
 
     >>> print(above(2.0).point(jnp.array(0.0)))
     3.0
@@ -91,21 +95,10 @@ class above(HalfLine):
     low: float
     sign = 1
 
-    def __post_init__(self) -> None:
-        require_finite(low=self.low)
-
-    @property
-    def end(self) -> float:  # type: ignore[override]
-        """low."""
-        return self.low
-
 
 @dataclasses.dataclass(frozen=True)
 class below(HalfLine):
-    """x < high, by log(high - x).
-
-    Raises:
-      ValueError: a bound that is not finite.
+    """x < high, by log(high - x). Raises ValueError on a bound that is not finite.
 
     >>> print(below(2.0).point(jnp.array(0.0)))
     1.0
@@ -114,23 +107,11 @@ class below(HalfLine):
     high: float
     sign = -1
 
-    def __post_init__(self) -> None:
-        require_finite(high=self.high)
-
-    @property
-    def end(self) -> float:  # type: ignore[override]
-        """high."""
-        return self.high
-
 
 @dataclasses.dataclass(frozen=True)
 class interval(Constraint):
-    """low < x < high, by the logit of the position between the ends.
-
-    A point that rounding would put on an end is the number next to it: in float32 sigmoid(17) is 1.
-
-    Raises:
-      ValueError: bounds that are not finite, or not in order.
+    """low < x < high, by the logit of the position between the ends. Raises ValueError on bounds that are not finite,
+    or not in order. A point that rounding would put on an end is the number next to it: in float32 sigmoid(17) is 1.
 
     >>> between = interval(-1.0, 1.0)
     >>> round(float(between.point(between.free(jnp.array(0.25)))), 6)

@@ -89,7 +89,6 @@ def _variables(globals_: Any) -> list[str]:
 
 
 def _hyper(hyper: Mapping[str, Any]) -> list[str]:
-    """One line of hyperparameters."""
     values = [_point(name, x) for name, x in hyper.items()]
     return [f"hyperparameters: {', '.join(values)}"] if values else []
 

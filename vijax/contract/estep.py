@@ -90,23 +90,13 @@ def iterate_by_document(
     max_iters: int,
     tol: float,
 ) -> PyTree:
-    """The result of `improve`, repeated until it changes no document's topic counts by more than `tol` on average over
-    topics.
+    """The result of `improve`, one round for all documents at once, repeated until it changes no document's topic
+    counts by more than `tol` on average over topics. Every leaf keeps its shape, documents first.
 
-    A document that is finished stays as it is, so that its answer does not depend on its neighbours in the chunk.
-
-    Args:
-      improve: one round for all documents at once; every leaf keeps its shape, documents first.
-      start: the values before the first round.
-      topic_counts: the function of the values that is watched.
-      counts: tokens per slot; a document without tokens is finished from the start.
-      max_iters: the largest number of rounds.
-      tol: the largest mean change of a document that is finished.
+    A document that is finished stays as it is, so that its answer does not depend on its neighbours in the chunk; one
+    without tokens, by the `counts` per slot, is finished from the start.
     """
-
-    def settled(new: PyTree, old: PyTree) -> Array:
-        return jnp.mean(jnp.abs(topic_counts(new) - topic_counts(old)), axis=1) <= tol
-
+    settled = lambda new, old: jnp.mean(jnp.abs(topic_counts(new) - topic_counts(old)), axis=1) <= tol
     return repeat_by_document(improve, start, settled, jnp.sum(counts, axis=1) > 0, max_iters)
 
 
@@ -118,10 +108,7 @@ def repeat_by_document(
     max_iters: int,
 ) -> PyTree:
     """The result of `improve`, repeated for each active document until `settled(new, old)`, or `max_iters` times."""
-
-    def unfinished(carry: tuple) -> Array:
-        _, active, iteration = carry
-        return jnp.any(active) & (iteration < max_iters)
+    unfinished = lambda carry: jnp.any(carry[1]) & (carry[2] < max_iters)
 
     def iterate(carry: tuple) -> tuple:
         old, active, iteration = carry

@@ -24,18 +24,11 @@ from vijax.xla.by_value import by_value
 
 
 class Context(NamedTuple):
-    """The model, hyperparameters and data of a start.
+    """The model, hyperparameters and data of a start."""
 
-    Attributes:
-      energy: the model's `vijax.models.energies.energy.Energy`.
-      hyper: the model's hyperparameters.
-      prior: the prior of the globals (flat for maximum likelihood).
-      batch: some data, or None.
-    """
-
-    energy: Any
+    energy: Any  # the model's `vijax.models.energies.energy.Energy`
     hyper: Any
-    prior: Product
+    prior: Product  # of the globals, flat for maximum likelihood
     batch: Minibatch | None
 
     def data(self) -> Minibatch:
@@ -113,13 +106,11 @@ def implied() -> Init:
 @by_value
 @checked
 def random_responsibilities(concentration: Positive = 1.0) -> Init:
-    """Classes of each group drawn from a symmetric Dirichlet: 1 is diverse, 100 near-symmetric.
+    """Classes of each group drawn from a symmetric Dirichlet. When used, ValueError where the model has no categorical
+    local.
 
     Args:
-      concentration: concentration of the symmetric Dirichlet; 1 is diverse.
-
-    Raises:
-      ValueError: it is not positive; or (when used) the model has no categorical local.
+      concentration: concentration of the symmetric Dirichlet, positive: 1 is diverse, 100 near-symmetric.
     """
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
@@ -149,14 +140,12 @@ def near_symmetric() -> Init:
 @checked
 def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iters: Count = 100) -> Init:
     """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and Vassilvitskii 2007), each the
-    best of some that are drawn, then rounds of Lloyd's algorithm until no group changes class.
+    best of some that are drawn, then rounds of Lloyd's algorithm until no group changes class. When used, ValueError
+    where the model has no categorical local.
 
     Args:
       features: group -> vector in which distances are taken; by default its first array, flattened.
-      num_iters: the largest number of rounds of Lloyd's algorithm.
-
-    Raises:
-      ValueError: `num_iters` is negative; or (when used) the model has no categorical local.
+      num_iters: the largest number of rounds of Lloyd's algorithm, not negative.
     """
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
@@ -171,11 +160,8 @@ def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iter
 
 @by_value
 def nearest(centres: Any) -> Init:
-    """Each group wholly in the class of the nearest of K given centres; no key is used.
-
-    Raises:
-      ValueError: centres that are no array (K, D); or (when used) another number of centres than of classes.
-    """
+    """Each group wholly in the class of the nearest of K given centres; no key is used. Raises ValueError on centres
+    that are no array (K, D), and when used on another number of centres than of classes."""
     given = np.asarray(centres)
     require(given.ndim == 2, "centres", "an array of shape (K, D)", f"shape {given.shape}")
 

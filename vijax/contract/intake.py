@@ -32,11 +32,9 @@ def taken(model: Model, data: PyTree) -> PyTree:
     """Data in the types that the model reads.
 
     Integers and booleans become floats, unless the model uses them as indices or masks: then they stay integers or
-    booleans, and floats that are whole numbers become integers. The use is found by tracing the model.
-
-    Raises:
-      ValueError: integers that do not fit; numbers whose digits the model's floats would lose; an index that is no
-        whole number; a mask that is neither 0 nor 1.
+    booleans, and floats that are whole numbers become integers. The use is found by tracing the model. Raises
+    ValueError on integers that do not fit, numbers whose digits the model's floats would lose, an index that is no
+    whole number, and a mask that is neither 0 nor 1.
     """
     kinds = kinds_of(model, data)
     check(kinds, data)
@@ -70,11 +68,8 @@ def kinds_of(model: Model, data: PyTree) -> list[Kind]:
 
 def found_kinds(shapes: PyTree, read: Callable[[PyTree], Any]) -> list[Kind]:
     """The kind of each leaf: a number where the function can be traced with floats in its place, else an index, or a
-    mask where it came as booleans. JAX takes no floats for indices, nor for logical operations.
-
-    Args:
-      shapes: the data as `jax.ShapeDtypeStruct`s; only integers and booleans are tried.
-      read: a function of the data.
+    mask where it came as booleans. JAX takes no floats for indices, nor for logical operations. The shapes are those of
+    the data, as `jax.ShapeDtypeStruct`s; only integers and booleans are tried.
 
     >>> table = jnp.arange(5.0)
     >>> shapes = jax.ShapeDtypeStruct((), np.uint8), jax.ShapeDtypeStruct((), np.uint8)

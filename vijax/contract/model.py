@@ -29,7 +29,7 @@ from vijax.contract.intake import check_aligned
 from vijax.contract.queries import QUESTIONS, answers, given_by_user
 from vijax.contract.variables import FreeVariables, Z
 from vijax.families import Family, Point, Product
-from vijax.families.domain import require_proper
+from vijax.families.construction import require_proper
 from vijax.xla.by_value import Remade
 
 Hyper = Mapping[str, Any]
@@ -189,8 +189,7 @@ def model(
       sample: (values of the globals by name, group, key) -> a group like it drawn given them, for `Fit.predictive`.
 
     Raises:
-      ValueError: a prior that is no mapping of families, or is improper; when used, a `local_elbo` that returns no such
-        pair.
+      ValueError: a prior that is no mapping of families, or is improper; when used, a `local_elbo` without such a pair.
 
     >>> import vijax as vi
     >>> coin = vi.model(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 from vijax.checks import require
@@ -28,10 +28,6 @@ class PerVariable(Generic[T]):
         """These choices with another one for one global."""
         return PerVariable(self.default, tuple(sorted({**dict(self.named), name: choice}.items())))
 
-    def by_name(self, names: Iterable[str]) -> dict[str, T]:
-        """The choices for these globals."""
-        return {name: self.of(name) for name in names}
-
     def choices(self) -> tuple[T, ...]:
         """Every choice that was made."""
         return (self.default, *(choice for _, choice in self.named))
@@ -42,17 +38,9 @@ class PerVariable(Generic[T]):
 
 
 def per_variable(argument: str, given: Any, default: Any, kind: type, module: str) -> PerVariable[Any]:
-    """The user's argument as a choice for each global.
-
-    Args:
-      argument: name of the argument, for errors.
-      given: None, one choice for all, or choices by name; a `PerVariable` passes.
-      default: the choice for globals without one; None where it is made later.
-      kind: the class of a choice.
-      module: the module of the choices, for errors.
-
-    Raises:
-      ValueError: a choice of another class.
+    """The user's argument as a choice for each global: None, one choice for all, or choices by name are given; a
+    `PerVariable` passes. `default` serves globals without a choice, and is None where it is made later. Raises
+    ValueError on a choice that is not of the class `kind`, which `module` has.
 
     >>> from vijax.inference.update import Update, kl, mirror
     >>> per_variable("update", {"rate": mirror()}, kl(), Update, "vijax.update")

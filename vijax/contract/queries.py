@@ -58,25 +58,22 @@ class Generative:
 
 QUESTIONS = {
     "score": ("defines a held-out score", "Read the bound, fit.trace['elbo'], or give vijax.energy_model(score=) one."),
-    "transform": ("gives documents shares of topics", "What was found of data is fit.locals(data, key=key)."),
+    "transform": ("gives documents shares of topics", "The locals of data are fit.locals(data, key=key)."),
     "predictive": (
         "says how data are drawn",
         "A log density, an energy or a bound of your own needs one more function: vijax.density(..., sample=), "
         "vijax.energy_model(..., sample=, sample_locals=) or vijax.model(..., sample=). A likelihood of your own needs "
         "Likelihood(..., sample=), an emission Emission(..., sample=).",
     ),
-    "forecast": (
-        "draws sequences (hmm, factorial_hmm, state space)",
-        "Nothing follows rows and documents: Fit.predictive draws new ones.",
-    ),
+    "forecast": ("draws sequences (hmm, factorial_hmm, state space)", "Fit.predictive draws new rows and documents."),
     "predict": (
         "predicts from new inputs (gp, glm)",
-        "Draws of new data are fit.predictive(key, num_draws, like), what was found of data fit.locals(data, key=key).",
+        "Draws of new data are fit.predictive(key, num_draws, like); the locals of data are fit.locals(data, key=key).",
     ),
-    "topics": ("has a global named topics", "What was found of each row is fit.locals(data, key=key)."),
+    "topics": ("has a global named topics", "The locals of each row are fit.locals(data, key=key)."),
     "locals": (
         "has locals",
-        "The posterior of Gaussian predictors is fit.posterior['z'], of all sites together. For new inputs use "
+        "The posterior of Gaussian predictors at all sites is fit.posterior['z']. For new inputs use "
         "fit.predict(inputs) and model.predictive(fit.posterior, inputs, y).",
     ),
 }
@@ -115,13 +112,8 @@ def is_sizes(like: Any) -> bool:
 
 
 def rows_like(check: Callable[[Any], None], example: Any, needs_data: str = "") -> Callable[[Any], Any]:
-    """The layout of a model of rows: a number of rows, or data.
-
-    Args:
-      check: raises ValueError on impossible data.
-      example: one row.
-      needs_data: the reason why the model needs data and no number; empty where a number will do.
-    """
+    """The layout of a model of rows like `example`: a number of rows, or data that `check` accepts. `needs_data` is the
+    reason why the model needs data; empty where a number will do."""
 
     def layout(like: Any) -> Any:
         if is_size(like):
@@ -153,16 +145,9 @@ def given_by_user(
     is_whole: bool = False,
     argument: str = "sample",
 ) -> Generative | None:
-    """The `Generative` of a user's functions for one group: (values by name, group, key) -> a group with new random
-    parts.
-
-    Args:
-      sample: draws the data, given globals and locals; None: the model draws nothing.
-      sample_locals: draws the locals, given the globals, by name; None for models without locals.
-      check: raises ValueError on impossible data.
-      is_whole: True where the data are one group.
-      argument: name of `sample` in messages.
-    """
+    """The `Generative` of a user's functions for one group: `sample`, (values by name, group, key) -> a group with new
+    random parts, and `sample_locals`, the same for the locals by name. None where the model draws nothing. `check`
+    raises ValueError on impossible data, and `argument` is the name of `sample` in messages."""
     if sample is None:
         remedy = "Give both, or neither."
         require(sample_locals is None, "sample_locals", "None without sample", "a function", remedy)

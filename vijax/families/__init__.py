@@ -7,11 +7,11 @@ from vijax.families.chain.markov_chain import MarkovChain as MarkovChain
 from vijax.families.chain.markov_chain import MarkovChainStats as MarkovChainStats
 from vijax.families.discrete.categorical import Categorical as Categorical
 from vijax.families.discrete.categorical import CategoricalStats as CategoricalStats
+from vijax.families.discrete.categorical import Multinomial as Multinomial
+from vijax.families.discrete.categorical import MultinomialStats as MultinomialStats
 from vijax.families.discrete.dirichlet import Dirichlet as Dirichlet
 from vijax.families.discrete.dirichlet import DirichletStats as DirichletStats
-from vijax.families.discrete.multinomial import Multinomial as Multinomial
-from vijax.families.discrete.multinomial import MultinomialStats as MultinomialStats
-from vijax.families.numeric.implicit import implicit as implicit
+from vijax.families.numeric.draws import implicit as implicit
 from vijax.families.point import Point as Point
 from vijax.families.product import Product as Product
 from vijax.families.scalar.bernoulli import Bernoulli as Bernoulli
@@ -20,8 +20,8 @@ from vijax.families.scalar.beta import Beta as Beta
 from vijax.families.scalar.beta import BetaStats as BetaStats
 from vijax.families.scalar.gamma import Gamma as Gamma
 from vijax.families.scalar.gamma import GammaStats as GammaStats
-from vijax.families.scalar.inverse_gamma import InverseGamma as InverseGamma
-from vijax.families.scalar.inverse_gamma import InverseGammaStats as InverseGammaStats
+from vijax.families.scalar.gamma import InverseGamma as InverseGamma
+from vijax.families.scalar.gamma import InverseGammaStats as InverseGammaStats
 from vijax.families.scalar.normal import Normal as Normal
 from vijax.families.scalar.normal import NormalStats as NormalStats
 from vijax.families.scalar.normal_gamma import MeanPrecision as MeanPrecision

@@ -107,11 +107,9 @@ class Family(abc.ABC):
         """The valid natural parameters: booleans in the structure of `self`, each broadcastable to its leaf."""
 
     def flat(self) -> Self:
-        """The natural parameters, of this shape, of the (usually improper) density that is constant in x: zeros where h
-        is constant, as in the families that do not say otherwise.
-
-        Raises:
-          NotImplementedError: the family has no such member, because log h is not linear in its statistics."""
+        """The natural parameters, of this shape, of the (usually improper) density that is constant in x: zeros, where
+        h is constant. Raises NotImplementedError where log h is not linear in the statistics: there is no such
+        member."""
         if type(self).log_base_measure is not Family.log_base_measure:
             raise NotImplementedError(
                 f"no {type(self).__name__} is constant in x, because log h(x) is not linear in its statistics: maximum "
@@ -121,10 +119,8 @@ class Family(abc.ABC):
 
     # --- for reports ------------------------------------------------------------------------------------------
     def marginal_laws(self) -> Any:
-        """The law of each number of x alone, in the structure of `mean()`: `vijax.families.laws.Law`.
-
-        Raises:
-          NotImplementedError: the laws have no closed form."""
+        """The law of each number of x alone, in the structure of `mean()`: `vijax.families.laws.Law`. Raises
+        NotImplementedError where these have no closed form."""
         raise NotImplementedError(
             f"{type(self).__name__}: the law of each number of x alone has no closed form. Draw from it, as in "
             "np.quantile(q.sample(key, (1000,)), [0.025, 0.975], axis=0)."
@@ -143,11 +139,8 @@ class Family(abc.ABC):
         return over_laws(lambda law, x: law.cdf(x), self.marginal_laws(), x)
 
     def quantile(self, p: Any) -> Any:
-        """The quantiles of each number of x alone; the axes of `p` lead. Not differentiable.
-
-        Raises:
-          ValueError: a probability that is not strictly between 0 and 1.
-          NotImplementedError: see `marginal_laws`.
+        """The quantiles of each number of x alone; the axes of `p` lead. Not differentiable. Raises ValueError unless
+        all of `p` lies strictly between 0 and 1, and NotImplementedError as `marginal_laws` does.
 
         >>> from vijax.families import Gamma
         >>> print(*(f"{x:.3f}" for x in Gamma.from_shape_rate(2.0, 1.0).quantile([0.05, 0.5, 0.95])))
@@ -291,11 +284,8 @@ class Family(abc.ABC):
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Statistics, Callable[[Statistics], Self]]:
         """A draw's statistics t(R(u, lambda)) and the map V: eta -> F^-1 J^T eta of structured SVI, J the derivative
-        of those statistics in lambda at fixed u (Hoffman and Blei 2015, eq. 8 and 22). E[V] = I on the span of the
-        statistics.
-
-        Raises:
-          NotImplementedError: x is discrete."""
+        of the statistics in lambda at fixed u (Hoffman and Blei 2015, eq. 8 and 22). E[V] = I on the span of the
+        statistics. Raises NotImplementedError where x is discrete."""
         if self.discrete:
             raise NotImplementedError(
                 f"{type(self).__name__} is discrete: its draws have no derivative in the natural parameters, so "
@@ -305,10 +295,8 @@ class Family(abc.ABC):
 
     @property
     def noise_size(self) -> int:
-        """The number of standard normal numbers that `from_noise` needs for a draw.
-
-        Raises:
-          ValueError: a family whose draws are made of no normal noise."""
+        """The number of standard normal numbers that `from_noise` needs for a draw; ValueError where draws are made of
+        no normal noise."""
         raise ValueError(
             f"quasi: expected a normal global, or a mixture or flow of such, got a {type(self).__name__}. Leave quasi "
             "out for it, such as by estimator={'free': vijax.estimator.reparameterised(8, quasi=True)}."

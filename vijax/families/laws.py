@@ -26,12 +26,7 @@ L = TypeVar("L", bound="Law")
 
 
 class Interval(NamedTuple):
-    """The ends of a central interval.
-
-    Attributes:
-      low: the lower end; half of the probability outside lies below it.
-      high: the upper end; the other half lies above it.
-    """
+    """The ends of a central interval: half of the probability outside lies below `low`, half above `high`."""
 
     low: Any
     high: Any
@@ -40,18 +35,16 @@ class Interval(NamedTuple):
 class Law(abc.ABC):
     """A distribution over numbers, or a batch of them; a frozen dataclass of arrays."""
 
-    _cdf: ClassVar[Callable[..., Any]]
-    """P(X <= x), as a function of NumPy's arrays x and the fields."""
-    _inverse: ClassVar[Callable[..., Any]]
-    """The quantiles at p, as a function of NumPy's arrays p and the fields."""
+    _cdf: ClassVar[Callable[..., Any]]  # of NumPy's arrays: x and the fields
+    _inverse: ClassVar[Callable[..., Any]]  # of p and the fields
 
     @abc.abstractmethod
     def mean(self) -> Float[Array, "*batch"]:
-        """E[x]; not a number, or infinite, where there is none."""
+        """E[x]; NaN or infinite where there is none."""
 
     @abc.abstractmethod
     def variance(self) -> Float[Array, "*batch"]:
-        """Var[x]; infinite, or not a number, where there is none."""
+        """Var[x]; NaN or infinite where there is none."""
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
         """P(X <= x)."""
@@ -66,13 +59,8 @@ class Law(abc.ABC):
         return jnp.sqrt(self.variance())
 
     def quantile(self, p: Any) -> Array:
-        """The smallest x with P(X <= x) >= p.
-
-        Args:
-          p: probabilities, strictly between 0 and 1; their axes lead those of the batch.
-
-        Raises:
-          ValueError: a probability that is not between 0 and 1.
+        """The smallest x with P(X <= x) >= p. The axes of p lead those of the batch; ValueError unless all lie strictly
+        between 0 and 1.
 
         >>> at = NormalLaw(jnp.array([0.0, 1.0]), jnp.array([1.0, 2.0])).quantile([0.5, 0.975])
         >>> print(*(f"{x:.2f}" for x in at.ravel()), at.shape)
@@ -315,17 +303,11 @@ class PoissonLaw(Law):
 
 @law
 class BinomialLaw(Law):
-    """A binomial law: the number of `total` events of this probability that occur.
-
-    Attributes:
-      total: n.
-      probs: p.
-      complement: 1 - p, which cannot be computed from a p near one.
-    """
+    """A binomial law: the number of `total` events of this probability that occur."""
 
     total: Float[Array, "*batch"]
     probs: Float[Array, "*batch"]
-    complement: Float[Array, "*batch"]
+    complement: Float[Array, "*batch"]  # 1 - p, which cannot be computed from a p near one
 
     def mean(self) -> Float[Array, "*batch"]:
         """n p."""

@@ -14,7 +14,7 @@ from vijax import tree
 from vijax.checks import require, require_integers
 from vijax.contract.model import Model
 from vijax.contract.per_variable import PerVariable
-from vijax.families.domain import is_proper
+from vijax.families.construction import is_proper
 from vijax.inference.estep import CVB0, Amortised, Gibbs, MeanField, ProximalGradient, Structured
 from vijax.inference.estimand import Estimand, free_form
 from vijax.inference.estimator import (

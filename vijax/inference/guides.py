@@ -21,12 +21,11 @@ from vijax.checks import require
 from vijax.contract.variables import Z as Z
 from vijax.families import Family, MultivariateNormal, Normal, Product
 from vijax.families.construction import constructor, on_host
-from vijax.families.numeric import quasi
+from vijax.families.numeric import draws as quasi
 from vijax.families.vector.blocks import Blocks
 from vijax.families.vector.coupling_flow import CouplingFlow, Sizes, parts
-from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.vector.free_normals import LowRankNormal, TriangularNormal
 from vijax.families.vector.normal_mixture import NormalMixture
-from vijax.families.vector.triangular_normal import TriangularNormal
 
 
 class Guide(abc.ABC):

@@ -15,7 +15,7 @@ from vijax import tree
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.families import Product
-from vijax.families.domain import is_proper
+from vijax.families.construction import is_proper
 from vijax.inference.bound import reads_of, scaled_bound
 from vijax.inference.estimator import Reads
 from vijax.inference.estimator.base import Message, estimate, value

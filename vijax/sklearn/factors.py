@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from vijax.algorithms import cavi, em
 from vijax.arguments import NotNegative, Positive, Size
 from vijax.checks import require
-from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.vector.free_normals import LowRankNormal
 from vijax.inference import estep
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf

@@ -18,7 +18,7 @@ from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.units import log_scales, units_of
-from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.vector.free_normals import LowRankNormal
 
 Settings = model_section(
     models.factor_analysis,

@@ -4,10 +4,10 @@ hand-written hidden Markov bound share.
     q(z) = exp{initial[z_1] + sum_t transition_t[z_t, z_{t+1}] + sum_t unary[t, z_t] - A},    z_t in 0..K-1
 
 Potentials are log weights, normalised or not. `transition` is (K, K), shared by all steps, or (T-1, K, K). Sequences
-of unequal lengths are padded to one T: `mask` (T,) is true on the steps that exist, which come first, and a padded
-step adds nothing to A, to its gradient, to a draw's statistics or to an entropy, whatever its potentials hold. A
-sequence without any step has A = 0. The gradient of A in the potentials is the expected statistics, which
-`chain_marginals` computes by a pass forward and one back, in probabilities or, where those underflow, in log space.
+of unequal lengths are padded to one T: `mask` (T,) is true on the steps that exist, which come first. A padded step
+adds nothing to A, its gradient, statistics or entropies, whatever its potentials hold; a sequence without steps has A =
+0. The gradient of A in the potentials is the expected statistics, which `chain_marginals` computes by a pass forward
+and one back, in probabilities or, where those underflow, in log space.
 
 These functions take one sequence; map them over a batch by `jax.vmap`.
 """
@@ -36,10 +36,8 @@ _LOG_ZERO = -1e30  # finite, so that no gradient of a sum of such terms is 0 / 0
 def chain_log_normalizer(initial: Initial, transition: Transition, unary: Unary, mask: Mask = None) -> Float[Array, ""]:
     """A = log sum over paths of exp{...}: forward-backward, O(T K^2), one step after another.
 
-    With `unary` the log likelihoods of the observations it is log p(y), and its gradient the smoothed marginals.
-
-    Raises:
-      ValueError: shapes that do not fit.
+    With `unary` the log likelihoods of the observations it is log p(y), and its gradient the smoothed marginals. Raises
+    ValueError on shapes that do not fit.
 
     >>> pi, a, b = jnp.log(jnp.array([0.5, 0.5])), jnp.log(jnp.array([[0.9, 0.1], [0.2, 0.8]])), jnp.zeros((3, 2))
     >>> print(abs(chain_log_normalizer(pi, a, b).round(5)))
@@ -78,8 +76,8 @@ def chain_log_normalizer_parallel(
 
 def chain_entropy(initial: Initial, transition: Transition, unary: Unary, mask: Mask = None) -> Float[Array, ""]:
     """-E[log q(z)], in nats, by one forward pass (Hernando et al., 2005). With w_ij the probability of z_t = i given
-    z_{t+1} = j, the entropy of the path up to a state is E_{t+1}(j) = sum_i w_ij (E_t(i) - log w_ij). This is a sum of
-    positive terms, where A - <lambda, mu> is a difference of terms of size T; a shared constant is kept apart."""
+    z_{t+1} = j, the entropy of the path up to a state is E_{t+1}(j) = sum_i w_ij (E_t(i) - log w_ij), a sum of positive
+    terms, while A - <lambda, mu> is a difference of terms of size T. A shared constant is kept apart."""
     initial, transition, unary, mask = _checked(initial, transition, unary, mask)
     forward = forward_pass(initial, transition, unary, mask)
 
@@ -152,7 +150,6 @@ def chain_stats(
     return unary[..., 0, :], pairs, unary
 
 
-# --- inside -----------------------------------------------------------------------------------------------------------
 @jax.custom_jvp
 def _log_normalizer(initial: Array, transition: Array, unary: Array, mask: Array) -> Float[Array, ""]:
     return _smoothed(initial, transition, unary, mask).value
@@ -168,9 +165,9 @@ def _log_normalizer_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 @jax.custom_jvp
 @jax.jit  # so that it is traced once, though a step asks for it some ten times
 def _smoothed(initial: Array, transition: Array, unary: Array, mask: Array) -> Smoothed:
-    """A and the expected statistics, in probabilities; where those might have underflowed in any sequence of a batch,
-    once more in log space. (A `lax.cond` in a batch would always do both; a loop does what any sequence of the batch
-    needs. XLA would move what does not depend on its state out of the loop, and do it always.)"""
+    """A and the expected statistics, in probabilities; where these might have underflowed in a sequence of a batch,
+    once more in log space. A `lax.cond` in a batch would always do both; a loop does it where a sequence needs it. XLA
+    would move work that does not depend on the loop's state out of it, and do it always."""
     fast, sound = scaled_passes(initial, transition, unary, mask)
 
     def again(state: tuple[Smoothed, Array]) -> tuple[Smoothed, Array]:

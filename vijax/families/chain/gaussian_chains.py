@@ -6,9 +6,8 @@ family and any hand-written state-space bound share.
 of shapes (T, D), (T, D, D), (T-1, D, D). The precision matrix has the blocks -(square_t + square_t') on its diagonal
 and -cross_t above it; one pass of block elimination gives A and its derivatives (the Kalman filter in information
 form), and a second pass back the marginals (Rauch, Tung and Striebel). Sequences of unequal lengths are padded to one
-T: `masked` replaces the potentials of padded steps, whatever they hold, by those of independent normals whose
-log-normaliser is zero, so that they add nothing to A or its gradient; `chain_entropy` and `chain_moments` take the
-mask too.
+T: `masked` replaces the potentials of padded steps by those of independent normals whose log-normaliser is zero, so
+that they add nothing to A or its gradient; `chain_entropy` and `chain_moments` take the mask too.
 
 These functions take one sequence; map them over a batch by `jax.vmap`.
 """
@@ -32,28 +31,21 @@ from vijax.families.vector.matrices import (
     solve,
     solve_lower,
     solve_upper,
-    transpose,
 )
 
 Potentials = tuple[Float[Array, "T D"], Float[Array, "T D D"], Float[Array, "S D D"]]
 
 
 class Filtered(NamedTuple):
-    """The law of each x_t given x_{t+1}: N(L'^-1 (whitened + L^-1 cross x_{t+1}), (L L')^-1).
+    """The law of each x_t given x_{t+1}: N(L'^-1 (whitened + L^-1 cross x_{t+1}), (L L')^-1)."""
 
-    Attributes:
-      factor: L, Cholesky factors of the conditional precisions, (T, D, D).
-      whitened: L^-1 times the conditional location (T, D).
-    """
-
-    factor: Float[Array, "T D D"]
-    whitened: Float[Array, "T D"]
+    factor: Float[Array, "T D D"]  # L, Cholesky factors of the conditional precisions
+    whitened: Float[Array, "T D"]  # L^-1 times the conditional location
 
 
 def masked(potentials: Potentials, mask: Bool[Array, " T"]) -> Potentials:
     """The potentials with padded steps (mask false; they come last) cut off and normalised.
 
-    >>> import jax
     >>> mask = jnp.array([True, False, False])
     >>> spoilt = jnp.full((3, 1), jnp.nan).at[0].set(0.0)
     >>> chain = masked((spoilt, -0.5 + spoilt[..., None], jnp.ones((2, 1, 1))), mask)
@@ -62,24 +54,21 @@ def masked(potentials: Potentials, mask: Bool[Array, " T"]) -> Potentials:
     """
     linear, square, cross = potentials
     neutral = -math.pi * jnp.eye(linear.shape[-1], dtype=square.dtype)
-    return (
-        jnp.where(mask[..., None], linear, 0.0),
-        jnp.where(mask[..., None, None], square, neutral),
-        jnp.where(mask[..., 1:, None, None], cross, 0.0),
-    )
+    linear, square = jnp.where(mask[..., None], linear, 0.0), jnp.where(mask[..., None, None], square, neutral)
+    return linear, square, jnp.where(mask[..., 1:, None, None], cross, 0.0)
 
 
 def filtered(potentials: Potentials) -> Filtered:
     """Block elimination from the first step to the last."""
     linear, square, cross = potentials
-    precision = -(square + transpose(square))
+    precision = -(square + square.mT)
 
     def step(carry: tuple[Array, Array], inputs: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Filtered]:
         location, lam = carry
         cross, next_location, next_precision = inputs
         factor = jnp.linalg.cholesky(lam)
         whitened, gain = solve_lower(factor, location), solve(factor, cross)
-        carry = next_location + matvec(transpose(gain), whitened), next_precision - transpose(gain) @ gain
+        carry = next_location + matvec(gain.mT, whitened), next_precision - gain.mT @ gain
         return carry, Filtered(factor, whitened)
 
     (location, lam), body = lax.scan(step, (linear[0], precision[0]), (cross, linear[1:], precision[1:]))
@@ -100,21 +89,14 @@ def chain_log_normalizer_parallel(potentials: Potentials) -> Float[Array, ""]:
     An element is a stretch of the chain, as a quadratic form in its first and last vector, all between integrated out:
     two stretches that share a vector join by integrating that out (Sarkka and Garcia-Fernandez, 2021).
 
-    >>> import jax
     >>> potentials = jnp.ones((3, 1)), -jnp.ones((3, 1, 1)), 0.5 * jnp.ones((2, 1, 1))
     >>> print(f"{chain_log_normalizer(filtered(potentials)):.3f} {chain_log_normalizer_parallel(potentials):.3f}")
     2.927 2.927
     """
     linear, square, cross = potentials
     into = jnp.concatenate([jnp.zeros_like(square[:1]), cross])  # the first comes from a vector that touches nothing
-    steps = _Stretch(
-        jnp.zeros_like(square),
-        into,
-        -(square + transpose(square)),
-        jnp.zeros_like(linear),
-        linear,
-        jnp.zeros_like(linear[:, 0]),
-    )
+    zeros, none = jnp.zeros_like(square), jnp.zeros_like(linear)
+    steps = _Stretch(zeros, into, -(square + square.mT), none, linear, jnp.zeros_like(linear[:, 0]))
     whole = jax.tree.map(lambda x: x[-1], lax.associative_scan(_joined, steps))
     factor = jnp.linalg.cholesky(whole.last)
     return whole.level + _log_integral(factor, solve_lower(factor, whole.last_linear))
@@ -123,7 +105,7 @@ def chain_log_normalizer_parallel(potentials: Potentials) -> Float[Array, ""]:
 def chain_entropy(chain: Filtered, mask: Bool[Array, " T"] | None = None) -> Float[Array, ""]:
     """Entropy in nats: the sum of the entropies of the conditionals, over the steps that exist."""
     d = chain.whitened.shape[-1]
-    terms = 0.5 * d + _half_log_two_pi(chain) - half_log_det(chain.factor)
+    terms = 0.5 * d + 0.5 * d * math.log(2 * math.pi) - half_log_det(chain.factor)
     return jnp.sum(terms if mask is None else jnp.where(mask, terms, 0.0))
 
 
@@ -135,7 +117,7 @@ def chain_marginals(chain: Filtered, cross: Float[Array, "S D D"]) -> Potentials
         gain = solve(here.factor, solve(here.factor, cross), trans=1)
         earlier = solve_upper(here.factor, here.whitened) + matvec(gain, mean)
         across = gain @ cov
-        carry = earlier, inverse(here.factor) + across @ transpose(gain)
+        carry = earlier, inverse(here.factor) + across @ gain.mT
         return carry, (*carry, across)
 
     last = jax.tree.map(lambda x: x[-1], chain)
@@ -158,7 +140,7 @@ def chain_moments(chain: Filtered, cross: Float[Array, "S D D"], mask: Bool[Arra
 def chain_sample(
     chain: Filtered, cross: Float[Array, "S D D"], noise: Float[Array, "*shape T D"]
 ) -> Float[Array, "*shape T D"]:
-    """Draws, from the last step back, pathwise differentiable; `noise` is standard normal: zero gives the mean."""
+    """Draws, from the last step back, pathwise differentiable in standard normal `noise`; zeros give the mean."""
     noise = jnp.moveaxis(noise, -2, 0)
 
     def step(later: Array, inputs: tuple[Filtered, Array, Array]) -> tuple[Array, Array]:
@@ -182,7 +164,7 @@ def chain_kl(potentials: Potentials, other_potentials: Potentials) -> Float[Arra
     chain, other = filtered(potentials), filtered(other_potentials)
     cross, other_cross = potentials[2], other_potentials[2]
     means, covs, _ = chain_marginals(chain, cross)
-    gap = transpose(other.factor[:-1]) @ solve(chain.factor[:-1], solve(chain.factor[:-1], cross), trans=1)
+    gap = other.factor[:-1].mT @ solve(chain.factor[:-1], solve(chain.factor[:-1], cross), trans=1)
     gap = gap - solve(other.factor[:-1], other_cross)
     moved = jnp.sum((gap @ jnp.linalg.cholesky(covs[1:])) ** 2)
     shift = _squared_shift(potentials, other_potentials, means)
@@ -193,42 +175,35 @@ def _squared_shift(potentials: Potentials, other: Potentials, means: Float[Array
     """(m - m^)' P^ (m - m^) = r' P^^-1 r, r = P^ (m^ - m) = h^ - h - (P^ - P) m: the difference of the potentials, not
     of the means, which lie close together where they are many standard deviations from zero."""
     linear, square, cross = (new - old for new, old in zip(other, potentials, strict=True))
-    pulled = linear + matvec(square + transpose(square), means)
-    pulled = pulled.at[:-1].add(matvec(cross, means[1:])).at[1:].add(matvec(transpose(cross), means[:-1]))
+    pulled = linear + matvec(square + square.mT, means)
+    pulled = pulled.at[:-1].add(matvec(cross, means[1:])).at[1:].add(matvec(cross.mT, means[:-1]))
     return jnp.sum(filtered((pulled, *other[1:])).whitened ** 2)
 
 
 def chain_log_prob(chain: Filtered, cross: Float[Array, "S D D"], x: Float[Array, "*shape T D"]) -> Array:
-    """log q(x), step by step, with no difference of large numbers."""
-    noise = _noise(chain, cross, x)
-    return -0.5 * jnp.sum(noise**2, (-2, -1)) - jnp.sum(_half_log_two_pi(chain) - half_log_det(chain.factor))
-
-
-def _noise(chain: Filtered, cross: Float[Array, "S D D"], x: Float[Array, "*shape T D"]) -> Float[Array, "*shape T D"]:
-    """L' (x_t - E[x_t | x_{t+1}]): standard normal where x ~ q."""
+    """log q(x), step by step, from the noise L' (x_t - E[x_t | x_{t+1}]): no difference of large numbers."""
     pull = jnp.concatenate([matvec(cross, x[..., 1:, :]), jnp.zeros_like(x[..., :1, :])], -2)
-    return matvec(transpose(chain.factor), x) - chain.whitened - solve_lower(chain.factor, pull)
+    noise = matvec(chain.factor.mT, x) - chain.whitened - solve_lower(chain.factor, pull)
+    half_log_two_pi = 0.5 * noise.shape[-1] * math.log(2 * math.pi)
+    return -0.5 * jnp.sum(noise**2, (-2, -1)) - jnp.sum(half_log_two_pi - half_log_det(chain.factor))
 
 
 def chain_from_moments(moments: Potentials) -> Potentials:
     """The potentials of the chain that has these E[x_t], E[x_t x_t'], E[x_t x_{t+1}']: the inverse of `chain_moments`.
 
-    A chain's precision is the sum of those of its neighbouring pairs less those of the steps that two pairs share.
-    """
+    A chain's precision is the sum of those of its neighbouring pairs less those of the steps that two pairs share."""
     mean, square, pair = moments
     cov, across = square - outer(mean, mean), pair - outer(mean[:-1], mean[1:])
-    joint = jnp.concatenate(
-        [jnp.concatenate([cov[:-1], across], -1), jnp.concatenate([transpose(across), cov[1:]], -1)], -2
-    )
+    joint = jnp.concatenate([jnp.concatenate([cov[:-1], across], -1), jnp.concatenate([across.mT, cov[1:]], -1)], -2)
     d = mean.shape[-1]
-    precisions, shared = _inverse_of(joint), _inverse_of(cov)
+    precisions, shared = (inverse(jnp.linalg.cholesky(x)) for x in (joint, cov))
     precision = shared.at[1:-1].multiply(-1.0) if len(mean) > 1 else shared
     if len(mean) > 1:
         precision = precision.at[jnp.array([0, -1])].set(0.0)
         precision = precision.at[:-1].add(precisions[:, :d, :d]).at[1:].add(precisions[:, d:, d:])
     upper = precisions[:, :d, d:]
     linear = matvec(precision, mean)
-    linear = linear.at[:-1].add(matvec(upper, mean[1:])).at[1:].add(matvec(transpose(upper), mean[:-1]))
+    linear = linear.at[:-1].add(matvec(upper, mean[1:])).at[1:].add(matvec(upper.mT, mean[:-1]))
     return linear, -0.5 * precision, -upper
 
 
@@ -246,14 +221,14 @@ class _Stretch(NamedTuple):
 def _joined(a: _Stretch, b: _Stretch) -> _Stretch:
     """The stretch a followed by b, the vector that they share integrated out."""
     factor = jnp.linalg.cholesky(a.last + b.first)
-    back, on = solve(factor, transpose(a.cross)), solve(factor, b.cross)
+    back, on = solve(factor, a.cross.mT), solve(factor, b.cross)
     shared = solve_lower(factor, a.last_linear + b.first_linear)
     return _Stretch(
-        a.first - transpose(back) @ back,
-        transpose(back) @ on,
-        b.last - transpose(on) @ on,
-        a.first_linear + matvec(transpose(back), shared),
-        b.last_linear + matvec(transpose(on), shared),
+        a.first - back.mT @ back,
+        back.mT @ on,
+        b.last - on.mT @ on,
+        a.first_linear + matvec(back.mT, shared),
+        b.last_linear + matvec(on.mT, shared),
         a.level + b.level + _log_integral(factor, shared),
     )
 
@@ -261,11 +236,3 @@ def _joined(a: _Stretch, b: _Stretch) -> _Stretch:
 def _log_integral(factor: Float[Array, "... D D"], whitened: Float[Array, "... D"]) -> Float[Array, ...]:
     """log of the integral of exp{-x' L L' x / 2 + <L whitened, x>}."""
     return 0.5 * (jnp.sum(whitened**2, -1) + whitened.shape[-1] * math.log(2 * math.pi)) - half_log_det(factor)
-
-
-def _inverse_of(cov: Array) -> Array:
-    return inverse(jnp.linalg.cholesky(cov))
-
-
-def _half_log_two_pi(chain: Filtered) -> float:
-    return 0.5 * chain.whitened.shape[-1] * math.log(2 * math.pi)

@@ -1,9 +1,8 @@
 """A chain of T Gaussian vectors as one family: the posterior of a linear-Gaussian state-space model.
 
-A is the Kalman filter in information form, its gradient the smoother; the recursions are in
-`vijax.families.chain.gaussian_chains`. Everything is O(T D^3), and nothing has the size of the joint covariance.
-Sequences of unequal lengths are padded to T steps, and `mask` (*batch, T) says which exist: the first ones. The content
-of the others has no effect.
+A is the Kalman filter in information form, its gradient the smoother (`vijax.families.chain.gaussian_chains`). All is
+O(T D^3), and nothing has the size of the joint covariance. Sequences of unequal lengths are padded to T steps; `mask`
+(*batch, T) is true on the steps that exist, which come first. Padded steps have no effect.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, context_field, domain_mask, family, over_batch
 from vijax.families.chain import gaussian_chains as chains
 from vijax.families.laws import NormalLaw
-from vijax.families.vector.matrices import matvec, outer, outer_statistic, positive_definite, symmetric, transpose
+from vijax.families.vector.matrices import matvec, outer, outer_statistic, positive_definite, symmetric
 
 Mask = Bool[Array, "*batch T"] | None
 
@@ -56,12 +55,9 @@ class LinearGaussianChain(Family):
 
     @classmethod
     def from_potentials(cls, linear: Any, negative_half_precision: Any, coupling: Any) -> Self:
-        """Chains from the information form: (*batch, T, D), (*batch, T, D, D) and (*batch, T-1, D, D), the last holding
-        the coefficients of x_t x_{t+1}'.
-
-        Raises:
-          ValueError: shapes that do not fit, or a joint precision that is not positive definite.
-        """
+        """Chains from the information form: (*batch, T, D), (*batch, T, D, D) and (*batch, T-1, D, D), the last with
+        the coefficients of x_t x_{t+1}'. Raises ValueError on shapes that do not fit, or a joint precision that is not
+        positive definite."""
         h, square, cross = as_floats(linear, negative_half_precision, coupling)
         require(h.ndim >= 2 and h.size, "linear", "shape (*batch, T, D)", f"shape {h.shape}")
         (*batch, t, d), got = h.shape, (square.shape, cross.shape)
@@ -79,10 +75,8 @@ class LinearGaussianChain(Family):
         cls, initial_mean: Any, initial_cov: Any, transition: Any, noise_cov: Any, num_steps: int
     ) -> Self:
         """Chains with x_1 ~ N(initial_mean, initial_cov), x_{t+1} ~ N(transition x_t, noise_cov), for vectors in R^D.
-
-        Raises:
-          ValueError: shapes that do not fit, covariances that are not symmetric positive definite, or `num_steps` < 1.
-        """
+        Raises ValueError on shapes that do not fit, covariances that are not symmetric positive definite, or
+        `num_steps` < 1."""
         m, v, a, noise = as_floats(initial_mean, initial_cov, transition, noise_cov)
         require(num_steps >= 1, "num_steps", "a positive integer", num_steps)
         require(m.ndim == 1, "initial_mean", "shape (D,)", m.shape)
@@ -97,7 +91,7 @@ class LinearGaussianChain(Family):
 
     @property
     def cov(self) -> Float[Array, "*batch T D D"]:
-        """The marginal covariance of each step, which does not depend on the means."""
+        """The marginal covariance of each step."""
         return self._each(lambda mask, *p: chains.chain_marginals(chains.filtered(p), p[2])[1])
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
@@ -112,12 +106,8 @@ class LinearGaussianChain(Family):
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch T D"]:
         """Paths, by backward sampling: pathwise differentiable."""
-        batch = len(self.batch_shape)
         noise = jax.random.normal(key, shape + self.linear.shape, self.linear.dtype)
-        ahead, behind = tuple(range(len(shape))), tuple(range(batch, batch + len(shape)))
-        draw = lambda noise, *p: chains.chain_sample(chains.filtered(p), p[2], noise)
-        paths = over_batch(draw, batch)(jnp.moveaxis(noise, ahead, behind), *self._potentials())
-        paths = jnp.moveaxis(paths, behind, ahead)
+        paths = self._draw_by_draw(lambda noise, *p: chains.chain_sample(chains.filtered(p), p[2], noise), noise)
         return paths if self.mask is None else jnp.where(self.mask[..., None], paths, 0.0)
 
     def mean(self) -> Float[Array, "*batch T D"]:
@@ -142,7 +132,7 @@ class LinearGaussianChain(Family):
         return domain_mask(self._each(one), self)
 
     def expected_stats(self) -> LinearGaussianChainStats:
-        """The smoothed moments, by a pass back (Rauch, Tung and Striebel), cheaper and more accurate than grad A."""
+        """The smoothed moments, by a pass back (Rauch, Tung and Striebel)."""
         moments = lambda mask, *p: chains.chain_moments(chains.filtered(p), p[2], mask)
         return LinearGaussianChainStats(*self._each(moments))
 
@@ -150,13 +140,7 @@ class LinearGaussianChain(Family):
         """log q(x), as the product of x_t given x_{t+1}: no difference of large numbers."""
         if self.mask is not None:
             return super().log_prob(x)
-        batch = len(self.batch_shape)
-        x = as_float(x)
-        extra = x.ndim - self.linear.ndim
-        ahead, behind = tuple(range(extra)), tuple(range(batch, batch + extra))
-        density = lambda x, *p: chains.chain_log_prob(chains.filtered(p), p[2], x)
-        values = over_batch(density, batch)(jnp.moveaxis(x, ahead, behind), *self._potentials())
-        return jnp.moveaxis(values, behind, ahead)
+        return self._draw_by_draw(lambda x, *p: chains.chain_log_prob(chains.filtered(p), p[2], x), as_float(x))
 
     def entropy(self) -> Float[Array, "*batch"]:
         """The sum of the conditionals' entropies."""
@@ -164,21 +148,16 @@ class LinearGaussianChain(Family):
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """Step by step, with no difference of large numbers (`chain_kl`)."""
-        return over_batch(chains.chain_kl, len(self.batch_shape))(
-            self._potentials(), self.with_naturals(other)._potentials()
-        )
+        other = self.with_naturals(other)  # in the same mask
+        return over_batch(chains.chain_kl, len(self.batch_shape))(self._potentials(), other._potentials())
 
     def fisher_solve(self, cotangent: LinearGaussianChainStats) -> Self:
         """F^-1 g: the derivative along g of the natural parameters as a function of the mean parameters, which a chain
         has in closed form (`chain_from_moments`)."""
         require(self.mask is None, "mask", "a chain without padding: F of a padded one is singular", "a mask")
-        symmetric_g = cotangent._replace(outer=symmetric(cotangent.outer))
-
-        def solve_one(moments: tuple, g: tuple) -> tuple:
-            return jax.jvp(chains.chain_from_moments, (moments,), (g,))[1]
-
-        pair = tuple(self.expected_stats()), tuple(symmetric_g)
-        return self.with_naturals(over_batch(solve_one, len(self.batch_shape))(*pair))
+        g = tuple(cotangent._replace(outer=symmetric(cotangent.outer)))
+        solve_one = lambda moments, g: jax.jvp(chains.chain_from_moments, (moments,), (g,))[1]
+        return self.with_naturals(over_batch(solve_one, len(self.batch_shape))(tuple(self.expected_stats()), g))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[LinearGaussianChainStats, Callable[..., Self]]:
         """t(x) of a draw, and V along the transport of the multivariate normal, dx = dm + dC C^-1 (x - m) / 2, C the
@@ -189,7 +168,7 @@ class LinearGaussianChain(Family):
         def v_product(eta: LinearGaussianChainStats) -> Any:
             slope = eta.value + 2.0 * matvec(symmetric(eta.outer), x)
             slope = slope.at[..., :-1, :].add(matvec(eta.cross, x[..., 1:, :]))
-            slope = slope.at[..., 1:, :].add(matvec(transpose(eta.cross), x[..., :-1, :]))
+            slope = slope.at[..., 1:, :].add(matvec(eta.cross.mT, x[..., :-1, :]))
             dm = self.with_naturals([slope, self.negative_half_precision, self.coupling]).mean()
             middle = 0.5 * (x + mean)
             first, second = outer(dm, middle), outer(middle, dm)
@@ -197,6 +176,13 @@ class LinearGaussianChain(Family):
             return self.fisher_solve(LinearGaussianChainStats(dm, first + second, pairs))
 
         return self.stats(x), v_product
+
+    def _draw_by_draw(self, f: Callable, x: Float[Array, "*shape_batch T D"]) -> Array:
+        """f(draws, potentials of one chain) for every chain; the axes of draws lead those of the batch."""
+        batch, extra = len(self.batch_shape), x.ndim - self.linear.ndim
+        ahead, behind = tuple(range(extra)), tuple(range(batch, batch + extra))
+        found = over_batch(f, batch)(jnp.moveaxis(x, ahead, behind), *self._potentials())
+        return jnp.moveaxis(found, behind, ahead)
 
     def _potentials(self) -> chains.Potentials:
         """The potentials, those of padded steps replaced by ones that add nothing to A."""

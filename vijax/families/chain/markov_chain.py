@@ -1,8 +1,8 @@
 """A chain of T discrete states as one family: q(z) = exp{<initial, first> + <transition, pairs> + <unary, states> - A}.
 
-A is the forward recursion and its gradient the posterior marginals (forward-backward); the recursions themselves are in
-`vijax.families.chain.chains`. Sequences of unequal lengths are padded to T steps, and `mask` (*batch, T) says which
-exist: the first ones. Padded steps have no effect, whatever their potentials hold.
+A is the forward recursion and its gradient the posterior marginals (`vijax.families.chain.chains`). Sequences of
+unequal lengths are padded to T steps; `mask` (*batch, T) is true on the steps that exist, which come first. Padded
+steps have no effect, whatever their potentials hold.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MarkovChain(Family):
     log h(x) = 0;  t = (one_hot(x[0]), pairs(x), one_hot(x));  natural parameters (initial, transition, unary).
 
     `transition` is (*batch, K, K), shared by all steps, its statistic the pair counts, or (*batch, T-1, K, K).
-    Potentials need not be normalised: they are redundant (a constant may move from one to another), F is singular, and
+    Potentials are redundant (a constant may move from one to another): they need not be normalised, F is singular, and
     `fisher_solve` returns the shortest solution.
 
     >>> q = MarkovChain.from_probs([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], num_steps=3)
@@ -60,10 +60,7 @@ class MarkovChain(Family):
     @classmethod
     def from_potentials(cls, initial: Any, transition: Any, unary: Any) -> Self:
         """Chains from log potentials of shapes (*batch, K), (*batch, K, K) or (*batch, T-1, K, K), and (*batch, T, K).
-
-        Raises:
-          ValueError: shapes that do not fit, or entries that are not finite.
-        """
+        Raises ValueError on shapes that do not fit, or entries that are not finite."""
         initial, transition, unary = as_floats(initial, transition, unary)
         require(initial.ndim >= 1, "initial", "shape (*batch, K)", f"shape {initial.shape}")
         batch, k = initial.shape[:-1], initial.shape[-1]
@@ -152,8 +149,8 @@ class MarkovChain(Family):
         return self._each(chains.chain_entropy)
 
     def fisher_solve(self, cotangent: MarkovChainStats) -> Self:
-        """The shortest solution of F x = g, by conjugate gradients on products with F, O(T K^2) each; memory stays far
-        below the size of F. The part of g outside the range of F is not solved for."""
+        """The shortest solution of F x = g, by conjugate gradients on products with F, O(T K^2) each, without F itself.
+        The part of g outside the range of F is not solved for."""
 
         def solve_one(q: Self, g: MarkovChainStats) -> Self:
             product = lambda v: list(q.fisher_product(q.with_naturals(v)))

@@ -10,13 +10,12 @@ A is the sum of log c_t and of the logarithms of the largest entries, f_t * b_t 
 z_t, and those of (z_{t-1}, z_t) = (i, j) are f_{t-1}(i) P_ij w_t(j) b_t(j) / Z_t (Rabiner, 1989, section V.A).
 
 Numbers below the least normal one, `tiny`, are lost, and with them paths that later steps could have made the
-likeliest: no message would show it. So each step of the filter, the first included, is given floor = 4 K tiny, which is
-more than it can have lost: f is nowhere too small, while b is nowhere too large. In units of likelihood <f_t, b_t>
-would be p(y) at every t; now it starts no higher, ends no lower and never falls, and additions at a step or losses on
-the way back make it grow by a factor of at most 1 + (K + 1) floor / Z_t. Where 2 K floor / Z_t <= eps / T at every
-step, underflow has therefore changed p(y), and any marginal, by no more than a rounding error. `scaled_passes` says
-whether this holds. It does not hold for NaN, for data without any path, and for sequences through states that the model
-held to be all but impossible (odds of about 1e-23 in float32 at T = 10,000, K = 20).
+likeliest. So each step of the filter is given floor = 4 K tiny, which is more than it can have lost: f is nowhere too
+small, while b is nowhere too large. In units of likelihood <f_t, b_t> would be p(y) at every t; now it starts no
+higher, ends no lower and never falls, and additions at a step or losses on the way back make it grow by a factor of at
+most 1 + (K + 1) floor / Z_t. Where 2 K floor / Z_t <= eps / T at every step, underflow has changed p(y), and any
+marginal, by no more than a rounding error: `scaled_passes` returns True. It returns False for NaN, for data without any
+path, and for sequences through all but impossible states (odds of 1e-23 in float32 at T = 10,000, K = 20).
 """
 
 from __future__ import annotations
@@ -32,19 +31,12 @@ from jaxtyping import Array, Bool, Float
 
 
 class Forward(NamedTuple):
-    """Results of the forward recursion in log space.
+    """Results of the forward recursion in log space."""
 
-    Attributes:
-      messages: log p(z_t, y_1..t) less a shift that makes the largest entry of each zero.
-      last: the message of the last step that exists.
-      levels: the shifts.
-      predicted: log p(z_t, y_1..t-1) for t = 2..T, up to the shift of step t-1.
-    """
-
-    messages: Float[Array, "T K"]
-    last: Float[Array, " K"]
-    levels: Float[Array, " T"]
-    predicted: Float[Array, "S K"]
+    messages: Float[Array, "T K"]  # log p(z_t, y_1..t) less a shift that makes the largest entry of each zero
+    last: Float[Array, " K"]  # the message of the last step that exists
+    levels: Float[Array, " T"]  # the shifts
+    predicted: Float[Array, "S K"]  # log p(z_t, y_1..t-1) for t = 2..T, less the shift of step t-1
 
     def total(self, mask: Array) -> Float[Array, ""]:
         """A."""
@@ -83,7 +75,7 @@ def forward_pass(initial: Array, transition: Array, unary: Array, mask: Array, r
 
 def backward_pass(transition: Array, forward: Forward, mask: Array) -> tuple[Array, Array, Array]:
     """Marginals by a pass back: p(z_t = i, z_{t+1} = j | y) is p(z_{t+1} = j | y) times p(z_t = i | z_{t+1} = j,
-    y_1..t), the share of i in the prediction of j; nothing overflows or underflows."""
+    y_1..t), the share of i in the prediction of j."""
     shared = transition.ndim == 2
 
     def back(carry: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Any]:
@@ -104,12 +96,7 @@ def backward_pass(transition: Array, forward: Forward, mask: Array) -> tuple[Arr
 
 
 class Smoothed(NamedTuple):
-    """Results of the smoothing passes.
-
-    Attributes:
-      value: A.
-      initial, transition, unary: the expected statistics.
-    """
+    """A, and the expected statistics."""
 
     value: Float[Array, ""]
     initial: Float[Array, " K"]

@@ -22,6 +22,10 @@ from vijax.families.numeric import special
 from vijax.families.numeric.pathwise import log_gamma_from_offset, sample_offset
 from vijax.xla import native
 
+MOST_IDS = 2**31 - 1
+_BITS = 32
+_BLOCK = 8192
+
 
 class DirichletOfPairsStats(NamedTuple):
     """Logarithms of the shares of the pairs, and of the rest of each topic."""
@@ -34,19 +38,14 @@ class DirichletOfPairsStats(NamedTuple):
 class DirichletOfPairs(Family):
     """K Dirichlets of different lengths, one after the other.
 
-    Attributes:
-      pairs: concentrations of the pairs.
-      rest: concentration of all other words of each topic.
-      topic: the topic of each pair; K for padding, which has none.
-
     >>> q = DirichletOfPairs(jnp.array([1.0, 2.0, 4.0]), jnp.array([3.0, 4.0]), jnp.array([0, 0, 1]))
     >>> print(*(f"{share:.3f}" for share in q.mean()[0]))
     0.167 0.333 0.500
     """
 
-    pairs: Float[Array, " p"]
-    rest: Float[Array, " k"]
-    topic: Int[Array, " p"] = context_field()
+    pairs: Float[Array, " p"]  # concentrations of the pairs
+    rest: Float[Array, " k"]  # concentration of all other words of each topic
+    topic: Int[Array, " p"] = context_field()  # of each pair; K for padding
 
     Stats: ClassVar[type[tuple]] = DirichletOfPairsStats
     event_ndims: ClassVar[tuple[int, ...]] = (1, 1)
@@ -117,7 +116,7 @@ class DirichletOfPairs(Family):
 
 
 def _log_gammas(key: PRNGKeyArray, c: Float[Array, " n"], count: Int[Array, ""] | int) -> Float[Array, " n"]:
-    """Logarithms of gamma draws: block by block, until the first `count`, since the rest are padding."""
+    """Logarithms of gamma draws, block by block up to the first `count`; the rest is padding."""
     size = min(_BLOCK, c.size)
     padded = jnp.pad(c, (0, -c.size % size), constant_values=1.0).reshape(-1, size)
 
@@ -128,12 +127,8 @@ def _log_gammas(key: PRNGKeyArray, c: Float[Array, " n"], count: Int[Array, ""] 
 
 
 class Distinct(NamedTuple):
-    """The distinct ids among some, and their places.
-
-    Attributes:
-      ids: the distinct ids, increasing, filled up with `universe`.
-      places: the index in `ids` of each given entry; 0 for entries that are no id.
-    """
+    """The distinct ids, increasing and filled up with `universe`; and the index in `ids` of each given entry, 0 for
+    entries that are no id."""
 
     ids: Int[Array, " capacity"]
     places: list[Int[Array, ...]]
@@ -148,8 +143,8 @@ def distinct(given: list[Int[Array, ...]], universe: int, capacity: int) -> Dist
       capacity: at least the number of distinct ids.
 
     Raises:
-      ValueError: an id below 0 (of ids that are traced, the compiled kernel raises a `JaxRuntimeError`, and to XLA such
-        an entry is padding); a universe of more ids than 31 bits can tell apart.
+      ValueError: an id below 0 (where ids are traced, the compiled kernel raises a `JaxRuntimeError`, and XLA takes the
+        entry for padding); a universe of more ids than 31 bits can tell apart.
 
     >>> found = distinct([jnp.array([7, 2]), jnp.array([[2, 9]])], universe=9, capacity=3)
     >>> found.ids.tolist(), [place.tolist() for place in found.places]
@@ -182,8 +177,3 @@ def _distinct(universe: int, capacity: int, ids: Int[Array, " n"]) -> tuple[Arra
     places = jnp.where(known, before.at[word].get(mode="promise_in_bounds") + inside, 0)
     out = jnp.full(capacity, universe, jnp.int32)
     return out.at[jnp.where(known, places, capacity)].set(ids, mode="drop"), places
-
-
-MOST_IDS = 2**31 - 1
-_BITS = 32
-_BLOCK = 8192

@@ -13,8 +13,7 @@ the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is Dirichlet(lambda_W, Lamb
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -22,8 +21,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.families.base import Family, family, positive_and_finite
+from vijax.families.construction import through
 from vijax.families.discrete.by_pair import DirichletOfPairs
-from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats, expected_log, normalized_gammas
+from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats, expected_log, floored_log, normalized_gammas
 from vijax.families.numeric.pathwise import sample_offset
 from vijax.families.product import Product
 from vijax.tree import register
@@ -48,9 +48,6 @@ class TransposedDirichletStats(NamedTuple):
 class TransposedDirichlet(Family):
     """K Dirichlets over V components, with the methods that a step needs; `plain()` has all.
 
-    Attributes:
-      concentration: one for each component in each Dirichlet.
-
     >>> q = TransposedDirichlet(jnp.array([[0.5, 1.0], [2.5, 1.0], [1.0, 2.0]]))
     >>> q.plain().concentration.tolist(), q.mean().round(3).tolist()
     ([[0.5, 2.5, 1.0], [1.0, 1.0, 2.0]], [[0.125, 0.25], [0.625, 0.25], [0.25, 0.5]])
@@ -65,13 +62,12 @@ class TransposedDirichlet(Family):
         """The same law as a `Dirichlet`."""
         return Dirichlet(self.concentration.T)
 
-    def log_normalizer(self) -> Float[Array, ""]:
-        """A, summed over the Dirichlets."""
-        return jnp.sum(self.plain().log_normalizer())
+    log_normalizer = through("log_normalizer", plain, lambda q, each: jnp.sum(each))
+    mode = through("mode", plain, lambda q, mode: mode.T)
 
     def stats(self, x: Float[Array, "*shape v k"]) -> TransposedDirichletStats:
         """Logarithms, floored as in `Dirichlet`."""
-        return TransposedDirichletStats(Dirichlet(self.concentration).stats(x).log)
+        return TransposedDirichletStats(floored_log(x))
 
     def expected_stats(self) -> TransposedDirichletStats:
         """psi(c) - psi(C)."""
@@ -90,10 +86,6 @@ class TransposedDirichlet(Family):
         """c / C."""
         return self.concentration / jnp.sum(self.concentration, axis=0)
 
-    def mode(self) -> Float[Array, "v k"]:
-        """See `Dirichlet.mode`."""
-        return self.plain().mode().T
-
     def in_domain(self) -> Self:
         """c > 0 and finite, componentwise."""
         return type(self)(positive_and_finite(self.concentration))
@@ -107,26 +99,11 @@ class TransposedDirichlet(Family):
         return -jnp.sum(stats.by_word, axis=(-2, -1))
 
 
-def _of_dense(name: str) -> Callable[..., Any]:
-    """The method of this name of all concentrations."""
-
-    def method(self: Any, *args: Any, **more: Any) -> Any:
-        return getattr(self.dense(), name)(*args, **more)
-
-    return functools.wraps(getattr(Dirichlet, name))(method)
-
-
 @register
 @dataclasses.dataclass(frozen=True)
 class DirichletByWord(Family):
     """K Dirichlets over V words, as `vijax.topics.by_words` keeps them. A step takes `columns`; the methods of the law
     are those of `dense()`, which computes all K x V concentrations.
-
-    Attributes:
-      entries: a, one row for each word, so that the numbers of a word are contiguous.
-      scale: S.
-      base: eta, one number for all words or one for each.
-      totals: Lambda.
 
     >>> q = DirichletByWord.of(Dirichlet.from_concentration([[0.5, 2.5, 1.0]]), jnp.asarray(0.5))
     >>> q.mean().round(3).tolist()
@@ -135,10 +112,10 @@ class DirichletByWord(Family):
     [[2.5, 0.75, 0.75]]
     """
 
-    entries: Float[Array, "v k"]
-    scale: Float[Array, ""]
-    base: Float[Array, ""] | Float[Array, " v"]
-    totals: Float[Array, " k"]
+    entries: Float[Array, "v k"]  # a, so that the numbers of a word are contiguous
+    scale: Float[Array, ""]  # S
+    base: Float[Array, ""] | Float[Array, " v"]  # eta, one number for all words or one for each
+    totals: Float[Array, " k"]  # Lambda
 
     Stats: ClassVar[type[tuple]] = DirichletStats
     event_ndims: ClassVar[tuple[int, ...]] = (1,)
@@ -147,24 +124,20 @@ class DirichletByWord(Family):
     def of(cls, q: Dirichlet, base: Float[Array, ...]) -> Self:
         """The same law in this form."""
         entries = (q.concentration - base).T
-        return cls(
-            entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype), jnp.sum(q.concentration, axis=1)
-        )
+        totals = jnp.sum(q.concentration, axis=1)
+        return cls(entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype), totals)
 
     def columns(self, words: Int[Array, " w"]) -> TransposedDirichlet:
-        """The law of the shares of some words, and of all others together.
+        """The law of the shares of some words, and of all others together: Dirichlets over w + 1 components, or w = V.
+        The padding and the last component stand for equal parts of all other words.
 
         Args:
           words: ids, all different and increasing; those from V on are padding.
-
-        Returns:
-          Dirichlets over w + 1 components, or w = V of them. The padding and the last component stand for equal parts
-          of all other words together.
         """
         words = _and_one_more(words, len(self.entries))
         known = words < len(self.entries)
         lam = self.of_words(words)
-        # Where the words hold nearly all there is, the difference may cancel.
+        # The difference may cancel where the words have nearly all of the total.
         rest = jnp.maximum(self.totals - jnp.sum(lam, axis=0), _rest_of(self.base, words, len(self.entries)))
         return TransposedDirichlet(_with_rest(lam, known, rest))
 
@@ -174,9 +147,7 @@ class DirichletByWord(Family):
         lam = _at(self.base, words)[:, None] + self.scale * entries
         return jnp.where((words < len(self.entries))[:, None], lam, 0.0)
 
-    def moved(
-        self, words: Int[Array, " w"], to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]
-    ) -> Self:
+    def moved(self, words: Array, to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]) -> Self:
         """The law after a step.
 
         Args:
@@ -214,14 +185,7 @@ class DirichletByWord(Family):
         left = jnp.maximum(self.totals - seen.totals(), rest)
         return seen.with_naturals((seen.pairs, left)), seen.with_naturals((base, rest))
 
-    def moved_pairs(
-        self,
-        words: Int[Array, " w"],
-        ids: Int[Array, " p"],
-        to: DirichletOfPairs,
-        kept: Float[Array, ""],
-        ok: Bool[Array, ""],
-    ) -> Self:
+    def moved_pairs(self, words: Array, ids: Array, to: DirichletOfPairs, kept: Array, ok: Array) -> Self:
         """The law after a step of `pairs`; see `moved`."""
         entries, scale = self._shrunk(kept)
         word, topic, base = self._of_pairs(words, ids)
@@ -239,14 +203,13 @@ class DirichletByWord(Family):
         return word, topic, jnp.where(known, base, 1.0)
 
     def _shrunk(self, kept: Float[Array, ""]) -> tuple[Array, Array]:
-        """a and S after a step."""
-        return jax.lax.while_loop(  # at most once; a loop, because it keeps its arrays in place
-            lambda x: x[1] < FOLD_BELOW, lambda x: (x[0] * x[1], jnp.ones_like(x[1])), (self.entries, self.scale * kept)
-        )
+        """a and S after a step; S is folded into a, at most once, by a loop, because that keeps its arrays in place."""
+        fold = lambda x: (x[0] * x[1], jnp.ones_like(x[1]))
+        return jax.lax.while_loop(lambda x: x[1] < FOLD_BELOW, fold, (self.entries, self.scale * kept))
 
     def summed(self) -> Self:
         """This law with its totals summed anew over all words."""
-        base = _total(self.base, len(self.entries))
+        base = self.base * len(self.entries) if self.base.ndim == 0 else jnp.sum(self.base)
         return dataclasses.replace(self, totals=base + self.scale * jnp.sum(self.entries, axis=0))
 
     def dense(self) -> Dirichlet:
@@ -264,19 +227,19 @@ class DirichletByWord(Family):
         return self.totals.shape
 
     plain = dense
-    log_normalizer = _of_dense("log_normalizer")
-    stats = _of_dense("stats")
-    expected_stats = _of_dense("expected_stats")
-    sample = _of_dense("sample")
-    sample_stats = _of_dense("sample_stats")
-    mean = _of_dense("mean")
-    marginal_laws = _of_dense("marginal_laws")
-    mode = _of_dense("mode")
-    entropy = _of_dense("entropy")
-    kl = _of_dense("kl")
-    log_prob = _of_dense("log_prob")
-    in_domain = _of_dense("in_domain")
-    flat = _of_dense("flat")
+    log_normalizer = through("log_normalizer", dense)
+    stats = through("stats", dense)
+    expected_stats = through("expected_stats", dense)
+    sample = through("sample", dense)
+    sample_stats = through("sample_stats", dense)
+    mean = through("mean", dense)
+    marginal_laws = through("marginal_laws", dense)
+    mode = through("mode", dense)
+    entropy = through("entropy", dense)
+    kl = through("kl", dense)
+    log_prob = through("log_prob", dense)
+    in_domain = through("in_domain", dense)
+    flat = through("flat", dense)
 
 
 def prior_columns(
@@ -315,10 +278,6 @@ def _at(base: Array, words: Array) -> Array:
     if base.ndim == 0:
         return jnp.broadcast_to(base, words.shape)
     return base.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
-
-
-def _total(base: Array, num_words: int) -> Array:
-    return base * num_words if base.ndim == 0 else jnp.sum(base)
 
 
 def _rest_of(base: Array, words: Array, num_words: int) -> Array:

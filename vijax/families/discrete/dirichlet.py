@@ -110,7 +110,7 @@ class Dirichlet(Family):
 
     def mode(self) -> Float[Array, "*batch v"]:
         """max(c - 1, 0), normalised: zero for the components with c_v <= 1, towards which the density does not fall.
-        If no c_v exceeds 1 there is no unique maximum and the uniform point is returned."""
+        The uniform point where no c_v exceeds 1."""
         excess = jnp.maximum(self.concentration - 1.0, 0.0)
         total = jnp.sum(excess, axis=-1, keepdims=True)
         uniform = 1.0 / self.concentration.shape[-1]
@@ -141,10 +141,8 @@ class Dirichlet(Family):
         return dirichlet_divergence(self.concentration, other.concentration)
 
     def log_prob(self, x: Float[Array, "*batch v"]) -> Float[Array, "*batch"]:
-        """log q of x / sum(x), since float32 numbers seldom sum to one; right in float32 at all concentrations.
-
-        -inf off the simplex: where an x is negative, or the sum is not within 1e-4 of one. At x_v = 0 the limit, which
-        is infinite for c_v < 1."""
+        """log q of x / sum(x), because float32 numbers seldom sum to one; right in float32 at all concentrations. -inf
+        where an x is negative, or the sum is not within 1e-4 of one; at x_v = 0 the limit, infinite for c_v < 1."""
         x, c = as_float(x), self.concentration
         ratio = jnp.sum(x, axis=-1, keepdims=True)
         on_simplex = jnp.abs(ratio - 1.0) <= 1e-4
@@ -172,9 +170,8 @@ class Dirichlet(Family):
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[DirichletStats, Callable[[DirichletStats], Self]]:
         """log x of a draw, and V: eta -> F^-1 J^T eta (Hoffman and Blei 2015, eq. 8 and 23) by Dirichlet algebra.
 
-        With S = sum eta, rho = eta - x S (which sums to zero), h = w d log gamma / dc - 1 for the unnormalised
-        gammas: V eta = rho + h rho + w (sum h rho) / D. The direction that F^-1 amplifies, by about C, never appears.
-        """
+        With S = sum eta, rho = eta - x S (which sums to zero), h = w d log gamma / dc - 1 for the unnormalised gammas:
+        V eta = rho + h rho + w (sum h rho) / D. The direction that F^-1 amplifies, by about C, never appears."""
         c = self.concentration
         offset = lax.optimization_barrier(sample_offset(key, c))
         log_x, x = normalized_gammas(c, offset)
@@ -205,11 +202,8 @@ def _log_multivariate_beta_jvp(primals: tuple, tangents: tuple) -> tuple:
 def normalized_gammas(
     c: Float[Array, "*batch v"], offset: Float[Array, "*batch v"], axis: int = -1
 ) -> tuple[Array, Array]:
-    """log x and x of the Dirichlet draw whose gammas have these offsets L = log gamma - log(c + 2/3).
-
-    A softmax, but of L and not of log gamma: where c is large L is small, so x is right to rounding, and V, which
-    multiplies the error of x by sqrt(c), with it.
-    """
+    """log x and x of the Dirichlet draw whose gammas have these offsets L = log gamma - log(c + 2/3): a softmax of L,
+    which is small where c is large, so that x is right to rounding, and V, which multiplies its error by sqrt(c)."""
     largest = lax.stop_gradient(jnp.max(offset, axis=axis, keepdims=True))
     scaled = lax.optimization_barrier((c + 2 / 3) * jnp.exp(offset - largest))  # saves a second exp
     total = _sum_of_draws(scaled, axis)
@@ -219,18 +213,17 @@ def normalized_gammas(
 def _sum_of_draws(x: Float[Array, "*batch v"], axis: int = -1) -> Float[Array, "*batch 1"]:
     """The sum over the event axis, the last or the one before it, as a product with ones.
 
-    XLA's CPU compiler (jaxlib 0.10.2) miscompiles `o / jnp.sum(c * o, axis=-1, keepdims=True)` when o has more axes
-    than c, by sample axes or by `vmap`: shape (20000, 3, 2) with (3, 2) comes out wrong in 70 % of its elements, and
-    no optimisation barrier prevents it. A matrix product is not fused that way.
-    """
+    XLA's CPU compiler (jaxlib 0.10.2) miscompiles `o / jnp.sum(c * o, axis=-1, keepdims=True)` where o has more axes
+    than c: shape (20000, 3, 2) with (3, 2) is wrong in 70 % of its elements, with optimisation barriers too. A matrix
+    product is not fused that way."""
     ones = jnp.ones((x.shape[axis], 1), x.dtype)
     product = (x, ones) if axis == -1 else (ones.T, x)
     return jnp.matmul(*product, precision=lax.Precision.HIGHEST)
 
 
 def scaled_derivative_minus_one(c: Array, offset: Array) -> Array:
-    """h = w d log gamma / dc - 1, of mean zero, w = 1 / psi'(c): from G - 1 and r / c = 1 - w / c, which keep their
-    digits where h is small (large c), and from w / c where that is (small c)."""
+    """h = w d log gamma / dc - 1, of mean zero, w = 1 / psi'(c): for large c from G - 1 and r / c = 1 - w / c, which
+    keep the digits of a small h, and for small c from w / c."""
     excess = elasticity_minus_one(c, offset)
     large = excess - special.relative_trigamma_deficit(c) * (1.0 + excess)
     return jnp.where(c < 1.0, special.inverse_trigamma(c) / c * (1.0 + excess) - 1.0, large)
@@ -246,10 +239,9 @@ def floored_log(x: Array) -> Array:
 def _curvature(c: Float[Array, "*batch v"]) -> tuple[Array, Array]:
     """w = 1 / psi'(c), and 1 / D with D = w(C) - sum_v w(c_v), of shape (*batch, 1).
 
-    D is a difference of terms of size C; written with r = c - w as sum_v r(c_v) - r(C) it is one of terms below 1/2.
-    For C < 1, where r(c) is nearly c, the first form is the accurate one. Where D vanishes (a single component, or
-    one that dwarfs the others beyond rounding) the law has no curvature left, and 1 / D is taken to be 0.
-    """
+    D is a difference of terms of size C; with r = c - w it is sum_v r(c_v) - r(C), of terms below 1/2. For C < 1, where
+    r(c) is nearly c, the first form is the accurate one. Where D vanishes (a single component, or one that dwarfs the
+    others beyond rounding) the law has no curvature left, and 1 / D is taken to be 0."""
     total = jnp.sum(c, axis=-1, keepdims=True)
     term = lambda x: jnp.where(total < 1.0, -special.inverse_trigamma(x), special.trigamma_deficit(x))
     d = jnp.sum(term(c), axis=-1, keepdims=True) - term(total)
@@ -280,15 +272,11 @@ def dirichlet_divergence(c: Float[Array, "*batch v"], c2: Float[Array, "*batch v
 def _with_largest(c: Array, c2: Array, of_total: Array) -> Array:
     """R of the largest component less that of the total; `of_total` where no component is the larger half."""
     largest = c > 0.5 * jnp.sum(c, axis=-1, keepdims=True)
-    (lead, rest), (lead2, rest2), (change, change_of_rest) = (_split(x, largest) for x in (c, c2, c2 - c))
+    split = lambda x: (jnp.sum(jnp.where(largest, x, 0.0), axis=-1), jnp.sum(jnp.where(largest, 0.0, x), axis=-1))
+    (lead, rest), (lead2, rest2), (change, change_of_rest) = map(split, (c, c2, c2 - c))
     has_lead = lead > 0
     one = lambda x: jnp.where(has_lead, x, 1.0)
     return jnp.where(has_lead, _of_the_largest(one(lead), rest, one(lead2), rest2, change, change_of_rest), of_total)
-
-
-def _split(x: Array, largest: Array) -> tuple[Array, Array]:
-    """The largest component (0 where there is none), and the sum of the others."""
-    return jnp.sum(jnp.where(largest, x, 0.0), axis=-1), jnp.sum(jnp.where(largest, 0.0, x), axis=-1)
 
 
 def _share_excess(c: Array, c2: Array, of_total: Array, growth: Array) -> Array:
@@ -328,8 +316,8 @@ dirichlet_divergence.defjvp(_dirichlet_divergence_jvp, symbolic_zeros=True)
 
 
 def _mean_change(c: Array, c2: Array) -> Array:
-    """mu' - mu. NaN where c' is not positive, as it is anyhow: but on a CPU the selection keeps XLA (jaxlib 0.10.2)
-    from pulling all of this into the loop of a sum over every component, three times as slow."""
+    """mu' - mu. The selection changes no value, but keeps XLA (jaxlib 0.10.2) on a CPU from pulling all of this into
+    the loop of a sum over every component, three times as slow."""
     return jnp.where(c2 > 0, expected_log(c2) - expected_log(c), jnp.nan)
 
 

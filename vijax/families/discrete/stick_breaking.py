@@ -2,9 +2,9 @@
 
     pi_k = v_k prod_{j<k} (1 - v_j),     log pi_k = log v_k + sum_{j<k} log(1 - v_j),     v_k ~ Beta
 
-The family of T sticks is a batch of `Beta`, its last axis the sticks. As log pi is linear in Beta's statistics,
-`log_weights` serves at a draw and at mean statistics alike, and its gradient in them is the counting of Blei and Jordan
-(2006, equations 18 and 19): component k is credited to log v_k, and to log(1 - v_j) of all sticks j before it.
+T sticks are a batch of `Beta`, on its last axis. As log pi is linear in their statistics, `log_weights` serves at draws
+and at mean statistics, and its gradient is the counting of Blei and Jordan (2006, equations 18 and 19): component k
+counts in log v_k, and in log(1 - v_j) of all sticks j before it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from vijax.families.scalar.beta import Beta, BetaStats
 
 
 def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
-    """log pi_1, ..., log pi_{T+1} from the statistics of T sticks.
-
-    The last is the log of all that is left of the stick, sum_{j<=T} log(1 - v_j). The truncation depends on the model's
-    use of it (Pei 2019):
+    """log pi_1, ..., log pi_{T+1} from the statistics of T sticks; the last is the rest of the stick, sum_{j<=T} log(1
+    - v_j). There are two truncations (Pei 2019):
 
     - Blei and Jordan: T + 1 components, v_{T+1} = 1. Take all of them: they sum to one.
     - Kurihara et al.: infinitely many components, those after T under the prior. Component k > T has E[log pi_k] = the
@@ -41,9 +39,8 @@ def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
 
 
 def log_weight_of_the_rest(left: Float[Array, "*batch"], stick: BetaStats) -> Float[Array, "*batch"]:
-    """log sum_{k>T} exp E[log pi_k], every component after T having the prior's mean stick statistics `stick`:
-
-    left + E_p log v - log(1 - exp E_p log(1 - v)), a geometric series (Kurihara et al., 2006; Pei 2019).
+    """log sum_{k>T} exp E[log pi_k] = left + E_p log v - log(1 - exp E_p log(1 - v)), a geometric series (Kurihara et
+    al., 2006; Pei 2019).
 
     Args:
       left: the last entry of `log_weights`.
@@ -64,8 +61,8 @@ def weights(sticks: Float[Array, "*batch T"]) -> Float[Array, "*batch T1"]:
 
 
 def mean_weights(sticks: Any) -> Float[Array, "*batch T1"]:
-    """E[pi_1], ..., E[pi_{T+1}], the last the rest of the stick; the sticks are independent, so that means multiply.
-    For a `Point` they are its weights.
+    """E[pi_1], ..., E[pi_{T+1}], the last the rest of the stick: means of independent sticks multiply. For a `Point`,
+    its weights.
 
     >>> print(mean_weights(dirichlet_process(1.0, 2)))
     [0.5  0.25 0.25]
@@ -77,11 +74,8 @@ def mean_weights(sticks: Any) -> Float[Array, "*batch T1"]:
 
 
 def dirichlet_process(concentration: Any, num_sticks: int) -> Beta:
-    """The prior of the first T sticks of a Dirichlet process: Beta(1, concentration), of shape (*batch, T).
-
-    Raises:
-      ValueError: the concentration is not positive and finite, or `num_sticks` < 1.
-    """
+    """The prior of the first T sticks of a Dirichlet process: Beta(1, concentration), of shape (*batch, T). ValueError
+    unless the concentration is positive and finite, and there is a stick."""
     require(num_sticks >= 1, "num_sticks", "a positive integer", num_sticks)
     xp, alpha = on_host(as_float(concentration))
     require(positive_and_finite(alpha), "concentration", "positive finite numbers", alpha)

@@ -44,8 +44,11 @@ def mills_tails(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array, Array]:
     def step(i: Array, tail: Array) -> Array:
         return (num_terms - i).astype(far.dtype) / (far + tail)
 
-    fifth = lax.fori_loop(0, num_terms - 4, step, _end(0.5 * far, num_terms + 1))
-    backward = [fifth]
+    p, n = 0.5 * far, num_terms + 1
+    w2 = n + p * p
+    w = jnp.sqrt(w2)
+    end = n / (w + p) * (1.0 - (1.0 - (w + 5.0 * p) / (8.0 * w * w2)) / (4.0 * w2))  # T(n) by its expansion
+    backward = [lax.fori_loop(0, num_terms - 4, step, end)]
     for k in (4.0, 3.0, 2.0, 1.0):
         backward.insert(0, k / (far + backward[0]))
     near = jnp.minimum(a, SWITCH)
@@ -54,13 +57,6 @@ def mills_tails(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array, Array]:
         forward.append(k / forward[-1] - near)
     t1, t2, t3, t4 = (jnp.where(a > SWITCH, b, f) for b, f in zip(backward[:4], forward, strict=True))
     return t1, t2, t3, t4
-
-
-def _end(p: Float[Array, "*shape"], n: int) -> Float[Array, "*shape"]:
-    """T(n) by its expansion, with p = a / 2."""
-    w2 = n + p * p
-    w = jnp.sqrt(w2)
-    return n / (w + p) * (1.0 - (1.0 - (w + 5.0 * p) / (8.0 * w * w2)) / (4.0 * w2))
 
 
 def hazard(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

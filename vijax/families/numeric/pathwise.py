@@ -5,9 +5,9 @@ Marsaglia and Tsang's method draws Gamma(a + 1), boosted down to a by a uniform 
 from the acceptance test: given that U < exp(h) was accepted, U / min(1, exp(h)) is uniform again. A draw is carried as
 its offset L = log x - log(a + 2/3), which keeps the digits that log x loses (1e-6 of a float32 log x at a = 1e6).
 
-Random words come from a counter-based generator indexed by element and round, seeded by two words of the caller's
-key: any kind of key will do, results do not depend on how the array is split over devices, and a rejected element is
-redrawn alone. A draw with its derivative takes some 16 ns per element on one CPU core (`benchmarks/log_gamma.py`).
+Random words come from a counter-based generator indexed by element and round, seeded by two words of any kind of key:
+results do not depend on how the array is split over devices, and a rejected element is redrawn alone. A draw with its
+derivative takes some 16 ns per element on one CPU core (`benchmarks/log_gamma.py`).
 
 The derivative is the elasticity G(a, x) = a d log x / da at a fixed quantile: with F(x; a) the distribution function,
 d log x / da = -(dF/da) / (x p(x; a)) (implicit reparameterisation; J in Hoffman and Blei 2015, eq. 7). In float32
@@ -48,7 +48,7 @@ def sample_log_gamma(key: PRNGKeyArray, concentration: Float[Array, "*shape"], s
     """log x of draws x ~ Gamma(concentration, 1), of shape `shape + concentration.shape`.
 
     Differentiable in `concentration` at a fixed quantile, to any order. The key should be used for nothing else.
-    Elements whose concentration is not positive and finite are NaN; the others are not affected.
+    Elements whose concentration is not positive and finite are NaN.
 
     >>> draws = sample_log_gamma(jax.random.key(0), jnp.array([1e-3, 1.0, 1e6]), (1000,))
     >>> draws.shape, bool(jnp.isfinite(draws).all())
@@ -100,7 +100,7 @@ def _by_xla(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> tuple[Array]:
 @jax.jit
 def _accepted_offsets(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """One round over all elements, then rounds over the rejected ones: one candidate per group of 32 and round, for
-    all groups until few are left with work to do, then for a compact list of those."""
+    all groups until few have work left, then for a compact list of these."""
     index = lax.iota(jnp.uint32, a.size)
     offsets = lax.optimization_barrier(_propose(seed, jnp.uint32(0), index, a))
     flags = lax.optimization_barrier(_pack(offsets == _REJECTED))
@@ -148,8 +148,7 @@ def _propose(seed: UInt32[Array, "*two"], round_: Array, index: Array, a: Array)
 
     With d = a + 2/3, n a standard normal, t = n / sqrt(9 d) and v = (1 + t)^3, the acceptance probability is exp(h),
 
-        h = n^2 / 2 + d (1 - v + log v) = 3 d (log(1 + t) - t + t^2 / 2 - t^3 / 3).
-    """
+        h = n^2 / 2 + d (1 - v + log v) = 3 d (log(1 + t) - t + t^2 / 2 - t^3 / 3)."""
     draw = _normal_and_log_uniform64 if a.dtype == jnp.float64 else _normal_and_log_uniform32
     normal, log_u = draw(seed, round_, index)
     d = a + 2 / 3
@@ -237,16 +236,12 @@ def elasticity_by_quadrature(shape: Float[Array, "*shape"], offset: Float[Array,
         lower:                          G = x I(a + 1) + psi(a + 1) - log x,       s = -1, b = a + 1
         I(b) = int_0^inf exp(b s y - x expm1(s y)) (s (log x - psi(b)) + y) dy
 
-    The nodes are doubly exponential in the integrand's own length; everything is differentiable, to any order.
-    """
+    The nodes are doubly exponential in the integrand's own length; the result is differentiable to any order."""
     centre = shape + 2 / 3
     log_x = offset + jnp.log(centre)
     lower = log_x < digamma(shape + 1.0)
-    above_mean = offset + jnp.where(
-        lower,
-        jnp.log1p(-1 / (3.0 * (shape + 1.0))) + log_minus_digamma(shape + 1.0),
-        jnp.log1p(2 / (3.0 * shape)) + log_minus_digamma(shape),
-    )
+    from_below = jnp.log1p(-1 / (3.0 * (shape + 1.0))) + log_minus_digamma(shape + 1.0)
+    above_mean = offset + jnp.where(lower, from_below, jnp.log1p(2 / (3.0 * shape)) + log_minus_digamma(shape))
     x = centre * jnp.exp(offset)
     slope = jnp.where(lower, 1 / 3, -2 / 3) - centre * jnp.expm1(offset)  # b - x
     b = jnp.where(lower, shape + 1.0, shape)

@@ -5,13 +5,14 @@ a few nanoseconds per element on a CPU core, with an absolute or relative error 
 every x > 0. In float64 they call `jax.scipy.special`, with an asymptotic series where that would cancel. The
 derivative of each is another of them (custom rules), so automatic differentiation is fast and exact, to any order.
 
-Combinations such as log Gamma(x) - x psi(x) + x exist because entropies, divergences and Fisher matrices of gammas
-and Dirichlets are differences of huge terms (log Gamma(1e8) is 1.7e9: in float32 good to a hundred nats), and these
-combinations are what is left after the huge terms have cancelled on paper.
+Entropies, divergences and Fisher matrices of gammas and Dirichlets are differences of huge terms (log Gamma(1e8) is
+1.7e9: in float32 good to a hundred nats). Combinations such as log Gamma(x) - x psi(x) + x remain after the huge terms
+have cancelled on paper.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -31,51 +32,121 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 """B_2, B_4, ..., of Stirling's series."""
 
 
-# --- log-gamma and its derivatives ------------------------------------------------------------------------------------
+def _in_float64(exact: Callable) -> Callable[[Callable], Callable]:
+    """Decorator of a function of float32 numbers, which is `exact` for float64; NaN where x is not positive."""
+
+    def decorated(fast: Callable) -> Callable:
+        @functools.wraps(fast)
+        def function(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+            x = as_float(x)
+            if x.dtype == jnp.float64:
+                return exact(jnp.where(x > 0, x, jnp.nan))
+            x32 = x.astype(jnp.float32)
+            return fast(jnp.where(x32 > 0, x32, jnp.nan)).astype(x.dtype)
+
+        return function
+
+    return decorated
+
+
+def _trigamma_excess64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    large = _at_least(x)
+    series = 0.5 / large + _bernoulli_series(_BERNOULLI, large) / large
+    return jnp.where(x < _SERIES_FROM, x * jsp.zeta(2.0, x) - 1.0, series)
+
+
+def _legendre_gap64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    small, large = jnp.minimum(x, _SERIES_FROM), _at_least(x)
+    series = _bernoulli_series([b / (2 * k + 1) for k, b in enumerate(_BERNOULLI)], large)
+    direct = jsp.gammaln(small) - small * jsp.digamma(small) + small
+    return jnp.where(x < _SERIES_FROM, direct, 0.5 - 0.5 * jnp.log(large) + _HALF_LOG_TWO_PI + series)
+
+
+def _stirling_gap64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    small, large = jnp.minimum(x, _SERIES_FROM), _at_least(x)
+    series = _bernoulli_series([b / ((2 * k + 1) * (2 * k + 2)) for k, b in enumerate(_BERNOULLI)], large)
+    direct = jsp.gammaln(small) - small * jnp.log(small) + small
+    return jnp.where(x < _SERIES_FROM, direct, _HALF_LOG_TWO_PI - 0.5 * jnp.log(large) + series)
+
+
+def _stirling_divergence64(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    change = x2 - x
+    step = change / x
+    near = jnp.abs(step) < 1e-3
+    centre = x + jnp.where(near, change, 0.0) / 3.0
+    close = centre * trigamma_excess(centre) * log_excess_series(jnp.where(near, step, 0.0))
+    return jnp.where(near, close, stirling_gap(x2) - stirling_gap(x) + change * log_minus_digamma(x))
+
+
+def _log_minus_digamma64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    large = _at_least(x)
+    series = 0.5 / large + _bernoulli_series([b / (2 * k + 2) for k, b in enumerate(_BERNOULLI)], large) / large
+    return jnp.where(x < _SERIES_FROM, jnp.log(x) - jsp.digamma(x), series)
+
+
+def _at_least(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    return jnp.where(x < _SERIES_FROM, _SERIES_FROM, x)  # not `maximum`, whose derivative is halved at equality
+
+
+def _bernoulli_series(terms: Sequence[float], x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """sum_k terms[k] / x^(2k + 1)."""
+    return horner(list(terms), 1.0 / (x * x)) / x
+
+
 @jax.custom_jvp
 @jax.jit
+@_in_float64(jsp.gammaln)
 def log_gamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """log Gamma(x) for x > 0; NaN elsewhere.
 
     >>> round(float(log_gamma(5.0)), 4)
     3.1781
     """
-    return _by_dtype(_fast_log_gamma, jsp.gammaln, x)
+    # Stirling's formula for Gamma(1 + x), centred at x + 1/2, and one step down.
+    y = 1.0 / (1.0 + x)
+    remainder = _HALF_LOG_TWO_PI + y * horner(coefficients.LOG_GAMMA, y)
+    return (x + 0.5) * (jnp.log(x + 0.5) - 1.0) + remainder - jnp.log(x)
 
 
 @jax.custom_jvp
 @jax.jit
+@_in_float64(jsp.digamma)
 def digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """psi(x) = d log Gamma(x) / dx for x > 0; NaN elsewhere."""
-    return _by_dtype(_fast_digamma, jsp.digamma, x)
+    y = 1.0 / (1.0 + x)
+    return jnp.log(x + 0.5) + y * y * horner(coefficients.DIGAMMA, y) - 1.0 / x
 
 
 @jax.custom_jvp
 @jax.jit
+@_in_float64(lambda x: jsp.zeta(2.0, x))
 def trigamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """psi'(x) for x > 0; NaN elsewhere."""
-    return _by_dtype(lambda x: (1.0 + _fast_trigamma_excess(x)) / x, _trigamma64, x)
+    return (1.0 + _fast_trigamma_excess(x)) / x
 
 
-# --- combinations that do not cancel ----------------------------------------------------------------------------------
 @jax.custom_jvp
 @jax.jit
+@_in_float64(_legendre_gap64)
 def legendre_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """log Gamma(x) - x psi(x) + x = -log(x) / 2 + O(1): what is left of log-gamma in entropies and divergences."""
-    return _by_dtype(_fast_legendre_gap, _legendre_gap64, x)
+    """log Gamma(x) - x psi(x) + x = -log(x) / 2 + O(1): the rest of log-gamma in entropies and divergences."""
+    return 0.5 * jnp.log(x + 0.5) - jnp.log(x) + horner(coefficients.LEGENDRE_GAP, 1.0 / (1.0 + x))
 
 
 @jax.custom_jvp
 @jax.jit
+@_in_float64(_log_minus_digamma64)
 def log_minus_digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """log(x) - psi(x) = 1 / 2x + O(1 / x^2), which is positive, without cancellation."""
-    return _by_dtype(_fast_log_minus_digamma, _log_minus_digamma64, x)
+    y, inverse = 1.0 / (1.0 + x), 1.0 / x
+    return inverse - jnp.log1p(0.5 * inverse) - y * y * horner(coefficients.DIGAMMA, y)
 
 
 @jax.jit
+@_in_float64(_trigamma_excess64)
 def trigamma_excess(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """u(x) = x psi'(x) - 1 = 1 / 2x + O(1 / x^2), which is positive."""
-    return _by_dtype(_fast_trigamma_excess, _trigamma_excess64, x)
+    return _fast_trigamma_excess(x)
 
 
 def inverse_trigamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -84,7 +155,7 @@ def inverse_trigamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def trigamma_deficit(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """r(x) = x - 1 / psi'(x), between 0 and 1/2: what is left of the inverse Fisher matrix of a Dirichlet."""
+    """r(x) = x - 1 / psi'(x), between 0 and 1/2, of the inverse Fisher matrix of a Dirichlet."""
     return x * relative_trigamma_deficit(x)
 
 
@@ -96,10 +167,14 @@ def relative_trigamma_deficit(x: Float[Array, "*shape"]) -> Float[Array, "*shape
 
 @jax.custom_jvp
 @jax.jit
+@_in_float64(_stirling_gap64)
 def stirling_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """S(x) = log Gamma(x) - x log x + x = -log(x) / 2 + O(1): what Stirling's main term leaves of log-gamma. Convex
-    and decreasing, with S' = psi(x) - log x."""
-    return _by_dtype(_fast_stirling_gap, _stirling_gap64, x)
+    """S(x) = log Gamma(x) - x log x + x = -log(x) / 2 + O(1), Stirling's remainder: convex and decreasing, with S' =
+    psi(x) - log x."""
+    # log Gamma as above, less x log x - x, with log(x + 1/2) = log x + log1p(1 / 2x).
+    y = 1.0 / (1.0 + x)
+    remainder = _HALF_LOG_TWO_PI - 0.5 + y * horner(coefficients.LOG_GAMMA, y)
+    return (x + 0.5) * jnp.log1p(0.5 / x) - 0.5 * jnp.log(x) + remainder
 
 
 @jax.custom_jvp
@@ -108,8 +183,8 @@ def stirling_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -
     """R(x, x') = S(x') - S(x) - (x' - x) S'(x) with S = `stirling_gap`: the Bregman divergence of S, never negative.
 
     With x = s, x' = t s it is int_1^t (t - u) v(u s) / u^2 du, v = s^2 S'' = s u(s) (`trigamma_excess`), which goes
-    from 1 for small s to 1/2 for large. Near t = 1 v is taken at the weight's centre, a third of the way: what is left
-    out is of relative order (t - 1)^2 / 100."""
+    from 1 for small s to 1/2 for large. Near t = 1 v is taken at the weight's centre, a third of the way: the relative
+    error is of order (t - 1)^2 / 100."""
     if x.dtype == jnp.float64:
         return _stirling_divergence64(x, x2)
     return _fast_stirling_divergence(x, x2)
@@ -152,44 +227,6 @@ stirling_divergence.defjvps(
 )
 
 
-# --- the float32 route ------------------------------------------------------------------------------------------------
-def _by_dtype(fast: Callable, exact: Callable, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """`exact` for float64, else `fast` in float32; NaN where x is not positive."""
-    x = as_float(x)
-    if x.dtype == jnp.float64:
-        return exact(jnp.where(x > 0, x, jnp.nan))
-    x32 = x.astype(jnp.float32)
-    return fast(jnp.where(x32 > 0, x32, jnp.nan)).astype(x.dtype)
-
-
-def _fast_log_gamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    # Stirling's formula for Gamma(1 + x), centred at x + 1/2, and one step down.
-    y = 1.0 / (1.0 + x)
-    remainder = _HALF_LOG_TWO_PI + y * horner(coefficients.LOG_GAMMA, y)
-    return (x + 0.5) * (jnp.log(x + 0.5) - 1.0) + remainder - jnp.log(x)
-
-
-def _fast_digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    y = 1.0 / (1.0 + x)
-    return jnp.log(x + 0.5) + y * y * horner(coefficients.DIGAMMA, y) - 1.0 / x
-
-
-def _fast_legendre_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    return 0.5 * jnp.log(x + 0.5) - jnp.log(x) + horner(coefficients.LEGENDRE_GAP, 1.0 / (1.0 + x))
-
-
-def _fast_log_minus_digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    y, inverse = 1.0 / (1.0 + x), 1.0 / x
-    return inverse - jnp.log1p(0.5 * inverse) - y * y * horner(coefficients.DIGAMMA, y)
-
-
-def _fast_stirling_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    # log Gamma as above, less x log x - x, with log(x + 1/2) = log x + log1p(1 / 2x).
-    y = 1.0 / (1.0 + x)
-    remainder = _HALF_LOG_TWO_PI - 0.5 + y * horner(coefficients.LOG_GAMMA, y)
-    return (x + 0.5) * jnp.log1p(0.5 / x) - 0.5 * jnp.log(x) + remainder
-
-
 def _half_step_log(x: Float[Array, "*shape"], inverse: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """log(1 + 1 / 2x): the logarithm as it stands for x < 1, else by log(1 + h) = 2 artanh(s), s = 1 / (4x + 1)."""
     s = 1.0 / (4.0 * x + 1.0)
@@ -216,58 +253,3 @@ def _fast_stirling_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shap
 def _fast_trigamma_excess(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     y = 1.0 / (1.0 + x)
     return 1.0 / x - y * horner(coefficients.TRIGAMMA, y)
-
-
-# --- the float64 route ------------------------------------------------------------------------------------------------
-def _trigamma64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    return jsp.zeta(2.0, x)
-
-
-def _trigamma_excess64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    large = _at_least(x)
-    series = 0.5 / large + _bernoulli_series(_BERNOULLI, large) / large
-    return jnp.where(x < _SERIES_FROM, x * _trigamma64(x) - 1.0, series)
-
-
-def _legendre_gap64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    small, large = jnp.minimum(x, _SERIES_FROM), _at_least(x)
-    series = _bernoulli_series([b / (2 * k + 1) for k, b in enumerate(_BERNOULLI)], large)
-    return jnp.where(
-        x < _SERIES_FROM,
-        jsp.gammaln(small) - small * jsp.digamma(small) + small,
-        0.5 - 0.5 * jnp.log(large) + _HALF_LOG_TWO_PI + series,
-    )
-
-
-def _stirling_gap64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    small, large = jnp.minimum(x, _SERIES_FROM), _at_least(x)
-    series = _bernoulli_series([b / ((2 * k + 1) * (2 * k + 2)) for k, b in enumerate(_BERNOULLI)], large)
-    return jnp.where(
-        x < _SERIES_FROM,
-        jsp.gammaln(small) - small * jnp.log(small) + small,
-        _HALF_LOG_TWO_PI - 0.5 * jnp.log(large) + series,
-    )
-
-
-def _stirling_divergence64(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    change = x2 - x
-    step = change / x
-    near = jnp.abs(step) < 1e-3
-    centre = x + jnp.where(near, change, 0.0) / 3.0
-    close = centre * trigamma_excess(centre) * log_excess_series(jnp.where(near, step, 0.0))
-    return jnp.where(near, close, stirling_gap(x2) - stirling_gap(x) + change * log_minus_digamma(x))
-
-
-def _log_minus_digamma64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    large = _at_least(x)
-    series = 0.5 / large + _bernoulli_series([b / (2 * k + 2) for k, b in enumerate(_BERNOULLI)], large) / large
-    return jnp.where(x < _SERIES_FROM, jnp.log(x) - jsp.digamma(x), series)
-
-
-def _at_least(x: Float[Array, "*shape"], least: float = _SERIES_FROM) -> Float[Array, "*shape"]:
-    return jnp.where(x < least, least, x)  # not `maximum`, whose derivative is halved at equality
-
-
-def _bernoulli_series(terms: Sequence[float], x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """sum_k terms[k] / x^(2k + 1)."""
-    return horner(list(terms), 1.0 / (x * x)) / x

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero
+from vijax.families.base import as_float, family, finite, ratio_or_zero
 from vijax.families.construction import constructor, on_host
-from vijax.families.discrete.categorical import relative_entropy_terms
+from vijax.families.discrete.categorical import Discrete, relative_entropy_terms
 from vijax.families.laws import BinomialLaw
 
 
@@ -22,7 +22,7 @@ class BernoulliStats(NamedTuple):
 
 
 @family
-class Bernoulli(Family):
+class Bernoulli(Discrete):
     """Bernoulli(p), natural parameter log p/(1-p).
 
     log h(x) = 0;  t = (x,);  natural parameters (log(probs / (1 - probs)),).
@@ -36,7 +36,6 @@ class Bernoulli(Family):
 
     Stats: ClassVar = BernoulliStats
     event_ndims: ClassVar = (0,)
-    discrete: ClassVar = True
 
     @classmethod
     @constructor
@@ -64,10 +63,6 @@ class Bernoulli(Family):
         """A = log(1 + e^logit)."""
         return jax.nn.softplus(self.logit)
 
-    def stats(self, x: Any) -> BernoulliStats:
-        """x itself, as a float."""
-        return BernoulliStats(jnp.asarray(x).astype(jnp.result_type(self.logit)))
-
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
         """Draws of 0 and 1, int32."""
         return jax.random.bernoulli(key, self.probs, shape + self.batch_shape).astype(jnp.int32)
@@ -83,14 +78,6 @@ class Bernoulli(Family):
     def mode(self) -> Int[Array, "*batch"]:
         """The more probable of 0 and 1; 0 where they are equally probable."""
         return (self.logit > 0).astype(jnp.int32)
-
-    def in_domain(self) -> Self:
-        """Any finite log odds."""
-        return domain_mask(jnp.isfinite(self.logit), self)
-
-    def expected_stats(self) -> BernoulliStats:
-        """P(x = 1)."""
-        return BernoulliStats(self.probs)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), with no difference of large numbers; minus infinity where x is neither 0 nor 1."""

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, family
-from vijax.families.construction import constructor, on_host
+from vijax.families.construction import constructor, on_host, through
 from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats, floored_log, positive_and_finite
 from vijax.families.laws import BetaLaw
 from vijax.families.numeric import special
@@ -59,9 +59,16 @@ class Beta(Family):
         """The law of (x, 1 - x)."""
         return Dirichlet(jnp.stack([self.alpha, self.beta], axis=-1))
 
-    def log_normalizer(self) -> Float[Array, "*batch"]:
-        """A = log B(alpha, beta)."""
-        return self.as_dirichlet().log_normalizer()
+    log_normalizer = through("log_normalizer", as_dirichlet)
+    entropy = through("entropy", as_dirichlet)
+    kl = through("kl", as_dirichlet, take=lambda q, other: other.as_dirichlet())
+    sample_stats = through("sample_stats", as_dirichlet, lambda q, y: _unstack(y))
+    fisher_solve = through("fisher_solve", as_dirichlet, lambda q, y: _beta_of(y), lambda q, g: _stack(g))
+
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[BetaStats, Callable[[BetaStats], Self]]:
+        """t(x) of a draw, and V: eta -> F^-1 J^T eta, the Dirichlet's."""
+        stats, v = self.as_dirichlet().pathwise_sample(key)
+        return _unstack(stats), lambda eta: _beta_of(v(_stack(eta)))
 
     def stats(self, x: Float[Array, "*batch"]) -> BetaStats:
         """(log x, log(1 - x)), log 0 floored at the log of the dtype's smallest normal number (-87.3 in float32)."""
@@ -96,18 +103,8 @@ class Beta(Family):
         """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)), right where one is nearly zero too."""
         a, b = self.alpha, self.beta
         total = special.log_minus_digamma(a + b)
-        return BetaStats(
-            total - special.log_minus_digamma(a) - jnp.log1p(b / a),
-            total - special.log_minus_digamma(b) - jnp.log1p(a / b),
-        )
-
-    def entropy(self) -> Float[Array, "*batch"]:
-        """Entropy with respect to dx."""
-        return self.as_dirichlet().entropy()
-
-    def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL(self || other)."""
-        return self.as_dirichlet().kl(other.as_dirichlet())
+        log = total - special.log_minus_digamma(a) - jnp.log1p(b / a)
+        return BetaStats(log, total - special.log_minus_digamma(b) - jnp.log1p(a / b))
 
     def log_prob(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         """log q(x), right in float32 at all parameters; -inf outside of [0, 1], at its ends the limits."""
@@ -120,25 +117,13 @@ class Beta(Family):
         gaps = special.stirling_gap(a) + special.stirling_gap(b) - special.stirling_gap(n)
         return total_log_density(kernels) - gaps
 
-    def fisher_solve(self, cotangent: BetaStats) -> Self:
-        """F^-1 g."""
-        return self._from_dirichlet(self.as_dirichlet().fisher_solve(_stack(cotangent)))
-
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
         """x ~ q; rounds to 0 or 1 for small parameters, where `sample_stats` keeps both logarithms."""
         return jnp.exp(self.sample_stats(key, shape).log)
 
-    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> BetaStats:
-        """(log x, log(1 - x)) of a draw, differentiable in the parameters."""
-        return _unstack(self.as_dirichlet().sample_stats(key, shape))
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[BetaStats, Callable[[BetaStats], Self]]:
-        """t(x) of a draw, and V: eta -> F^-1 J^T eta, as the Dirichlet's."""
-        stats, v = self.as_dirichlet().pathwise_sample(key)
-        return _unstack(stats), lambda eta: self._from_dirichlet(v(_stack(eta)))
-
-    def _from_dirichlet(self, q: Dirichlet) -> Self:
-        return type(self)(q.concentration[..., 0], q.concentration[..., 1])
+def _beta_of(q: Dirichlet) -> Any:
+    return Beta(q.concentration[..., 0], q.concentration[..., 1])
 
 
 def _stack(stats: BetaStats) -> DirichletStats:

@@ -1,4 +1,5 @@
-"""Gamma distributions: q(x; a, nu) = 1/x exp{a log x + nu x - A}, shape a > 0, negative rate nu = -b < 0.
+"""Gamma distributions: q(x; a, nu) = 1/x exp{a log x + nu x - A}, shape a > 0, negative rate nu = -b < 0; and the law
+of their reciprocals, q(x) = 1/x exp{-a log x - b / x - A}.
 
 A = log Gamma(a) - a log b,   mu = (psi(a) - log b, a / b),   F = [[psi'(a), 1/b], [1/b, a/b^2]]
 """
@@ -14,9 +15,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, family
-from vijax.families.construction import constructor, on_host
+from vijax.families.construction import constructor, on_host, through
 from vijax.families.discrete.dirichlet import floored_log, positive_and_finite, scaled_derivative_minus_one
-from vijax.families.laws import GammaLaw
+from vijax.families.laws import GammaLaw, InverseGammaLaw
 from vijax.families.numeric import special
 from vijax.families.numeric.excess import log_excess, log_gamma_kernel, product_difference
 from vijax.families.numeric.pathwise import elasticity_minus_one, log_gamma_from_offset, sample_offset
@@ -53,8 +54,7 @@ class Gamma(Family):
         xp, *values = on_host(*as_floats(shape, rate))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
-        remedy = "A scale parameter is 1 / rate."
-        require(positive_and_finite(b), "rate", "positive finite numbers", b, remedy)
+        require(positive_and_finite(b), "rate", "positive finite numbers", b, "A scale parameter is 1 / rate.")
         return cls(a, -b)
 
     @property
@@ -104,7 +104,7 @@ class Gamma(Family):
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """a' (m - 1 - log m) + R(a, a'), m = (a / b) / (a' / b') the ratio of the means, R the Bregman divergence of
-        what Stirling's formula leaves of log Gamma (`special.stirling_divergence`). Neither is ever negative."""
+        Stirling's remainder (`special.stirling_divergence`). Neither is ever negative."""
         a, b, a2, b2 = self.shape, self.rate, other.shape, other.rate
         larger = a > a2  # of two ways to write m - 1, the one whose terms are of the size of m
         of_shapes, of_rates = (a - a2) / a2, (b2 - b) / b
@@ -113,8 +113,8 @@ class Gamma(Family):
         return a2 * scale + special.stirling_divergence(a, a2)
 
     def log_prob(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """log q(x), with no difference of large numbers: right in float32 at every shape. -inf where x is negative; at
-        0 the limit (infinite for a < 1, log b for a = 1)."""
+        """log q(x), right in float32 at every shape; -inf where x is negative, at 0 the limit (infinite for a < 1, log
+        b for a = 1)."""
         x, a, b = as_float(x), self.shape, self.rate
         excess = product_difference(b, x, a, jnp.ones_like(a)) / a
         return log_gamma_kernel(x, a, b, excess) - special.stirling_gap(a)
@@ -137,8 +137,7 @@ class Gamma(Family):
         """t(x) of a draw, and V: eta -> F^-1 J^T eta in closed form (Hoffman and Blei 2015, eq. 8 and 22).
 
         With c = eta_log + x eta_value, g = d log x / da, G = a g: J^T eta = (g c, c / b), and so
-        V eta = ((w / r) (G - 1) c, -(b / r) (w g - 1) c), neither factor a difference of large terms.
-        """
+        V eta = ((w / r) (G - 1) c, -(b / r) (w g - 1) c), neither factor a difference of large terms."""
         offset = lax.optimization_barrier(sample_offset(key, self.shape))
         stats = self._stats_of_offset(offset)
 
@@ -153,3 +152,126 @@ class Gamma(Family):
     def _stats_of_offset(self, offset: Float[Array, "*shape"]) -> GammaStats:
         log_x = log_gamma_from_offset(self.shape, offset) - jnp.log(self.rate)
         return GammaStats(log_x, jnp.exp(log_x))
+
+
+class InverseGammaStats(NamedTuple):
+    """t(x) = (log x, 1 / x)."""
+
+    log: Float[Array, "*batch"]
+    reciprocal: Float[Array, "*batch"]
+
+
+@family
+class InverseGamma(Family):
+    """An inverse gamma distribution over positive numbers: the conjugate prior of a variance.
+
+    A = log Gamma(shape) - shape log(scale), and E[t] = (log(scale) - psi(shape), shape / scale).
+
+    log h(x) = -log(x);  t = (log(x), 1 / x);  natural parameters (-shape, -scale).
+
+    >>> q = InverseGamma.from_shape_scale(3.0, 4.0)
+    >>> float(q.mean()), float(q.mode())
+    (2.0, 1.0)
+    """
+
+    negative_shape: Float[Array, "*batch"]
+    negative_scale: Float[Array, "*batch"]
+
+    Stats: ClassVar[type[tuple]] = InverseGammaStats
+    event_ndims: ClassVar[tuple[int, ...]] = (0, 0)
+
+    @classmethod
+    @constructor
+    def from_shape_scale(cls, shape: Any, scale: Any) -> Self:
+        """Inverse gammas of this shape and scale, broadcast; ValueError unless both are positive and finite."""
+        xp, *values = on_host(*as_floats(shape, scale))
+        a, b = xp.broadcast_arrays(*values)
+        require(positive_and_finite(a), "shape", "positive finite numbers", a)
+        require(positive_and_finite(b), "scale", "positive finite numbers", b)
+        return cls(-a, -b)
+
+    @property
+    def shape(self) -> Float[Array, "*batch"]:
+        """a."""
+        return -self.negative_shape
+
+    @property
+    def scale(self) -> Float[Array, "*batch"]:
+        """b."""
+        return -self.negative_scale
+
+    def as_gamma(self) -> Gamma:
+        """The law of 1 / x."""
+        return Gamma(self.shape, self.negative_scale)
+
+    log_normalizer = through("log_normalizer", as_gamma)
+    kl = through("kl", as_gamma, take=lambda q, other: other.as_gamma())
+    expected_stats = through("expected_stats", as_gamma, lambda q, y: _inverted(y))
+    sample_stats = through("sample_stats", as_gamma, lambda q, y: _inverted(y))
+    fisher_solve = through("fisher_solve", as_gamma, lambda q, y: _inverse_of(y), lambda q, g: _of_gamma(g))
+
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[InverseGammaStats, Callable[[InverseGammaStats], Self]]:
+        """t(x) of a draw, and V: eta -> F^-1 J^T eta, the gamma's."""
+        stats, v = self.as_gamma().pathwise_sample(key)
+        return _inverted(stats), lambda eta: _inverse_of(v(_of_gamma(eta)))
+
+    def stats(self, x: Any) -> InverseGammaStats:
+        """(log x, 1 / x); x below the dtype's smallest normal number counts as that number."""
+        x = as_float(x)
+        return InverseGammaStats(floored_log(x), 1.0 / jnp.maximum(x, jnp.finfo(x.dtype).tiny))
+
+    def log_base_measure(self, stats: InverseGammaStats) -> Float[Array, "*batch"]:
+        """log h(x) = -log x."""
+        return -stats.log
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """b / (a - 1), infinite where a <= 1."""
+        return jnp.where(self.shape > 1.0, self.scale / jnp.where(self.shape > 1.0, self.shape - 1.0, 1.0), jnp.inf)
+
+    def marginal_laws(self) -> InverseGammaLaw:
+        """The law itself."""
+        return InverseGammaLaw(self.shape, self.scale)
+
+    def mode(self) -> Float[Array, "*batch"]:
+        """b / (a + 1)."""
+        return self.scale / (self.shape + 1.0)
+
+    def in_domain(self) -> Self:
+        """a > 0 and b > 0, both finite."""
+        return type(self)(positive_and_finite(self.shape), positive_and_finite(self.scale))
+
+    def flat(self) -> Self:
+        """a = -1, b = 0."""
+        return type(self)(jnp.ones_like(self.negative_shape), jnp.zeros_like(self.negative_scale))
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """The entropy of y = 1 / x, and E[log |dx / dy|] = -2 E[log y]."""
+        q = self.as_gamma()
+        return q.entropy() - 2.0 * q.expected_stats().log
+
+    def log_prob(self, x: Any) -> Float[Array, "*batch"]:
+        """log q(x), right in float32 at every shape; -inf where x is not positive."""
+        x, a, b = as_float(x), self.shape, self.scale
+        inside = (x > 0) & jnp.isfinite(x)
+        safe = jnp.where(inside, x, 1.0)
+        excess = product_difference(b, jnp.ones_like(b), a, safe) / (a * safe)
+        log_x = jnp.log(safe)
+        inner = -a * log_excess(excess, jnp.log(b / a) - log_x) - log_x - special.stirling_gap(a)
+        return jnp.where(inside, inner, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
+        """x ~ q; overflows to infinity for small shapes, where `sample_stats` still gives log x."""
+        return jnp.exp(self.sample_stats(key, shape).log)
+
+
+def _inverse_of(q: Gamma) -> Any:
+    return InverseGamma(-q.shape, q.negative_rate)
+
+
+def _inverted(stats: GammaStats) -> InverseGammaStats:
+    """The statistics of 1 / y from those of y."""
+    return InverseGammaStats(-stats.log, stats.value)
+
+
+def _of_gamma(stats: InverseGammaStats) -> GammaStats:
+    return GammaStats(-stats.log, stats.reciprocal)

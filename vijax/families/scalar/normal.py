@@ -132,8 +132,8 @@ class Normal(Family):
         return type(self)(dm * self.precision + dp * self.mean(), -0.5 * dp)
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[NormalStats, Callable[[NormalStats], Self]]:
-        """A draw's statistics and V. With a = eta_1 + 2 x eta_2 the slope at the draw, d/dm = a and
-        d/dv = a (x - m) / (2 v) =: c, so V eta = (a - 2 m c, c): no cancellation however far m is from zero."""
+        """A draw's statistics and V. With a = eta_1 + 2 x eta_2 the slope at the draw, d/dm = a and d/dv = a (x - m) /
+        (2 v) =: c, so V eta = (a - 2 m c, c): no cancellation however far m is from zero."""
         x = self.sample(key)
 
         def v_product(eta: NormalStats) -> Any:

@@ -4,11 +4,10 @@
     A = log Gamma(a) - a log b - log(kappa) / 2 + log(2 pi) / 2
 
 The conjugate prior of a normal's two parameters: an observation y adds (y, -1/2, -y^2 / 2, 1/2). Batch axes give the
-diagonal multivariate version, D of them in a component. In the coordinates (m, kappa, a, b) the Fisher matrix is block
-diagonal, which makes `fisher_solve` and V closed forms. b is a difference of natural parameters, which in float32 loses
-3e-8 kappa m^2 / 2b of it, and the law shows that sqrt(a) times. Divergences, entropies and densities are right to 1e-3
-for |m| up to 50 (1 + a)^-1/4 sqrt(b / kappa). The constructor raises where more than 1e-3 of b goes; centre the data
-then.
+diagonal multivariate version. In the coordinates (m, kappa, a, b) the Fisher matrix is block diagonal, which makes
+`fisher_solve` and V closed forms. b is a difference of natural parameters: float32 loses 3e-8 kappa m^2 / 2b of it,
+which the law shows sqrt(a) times. Divergences, entropies and densities are right to 1e-3 for |m| up to 50 (1 + a)^-1/4
+sqrt(b / kappa). The constructor raises where more than 1e-3 of b goes; centre the data then.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_floats, domain_mask, family, finite
-from vijax.families.construction import constructor, on_host
+from vijax.families.construction import CENTRE, constructor, lost_rate, on_host, require_held
 from vijax.families.discrete.dirichlet import floored_log, positive_and_finite
-from vijax.families.domain import CENTRE, lost_rate, require_held
 from vijax.families.laws import StudentLaw
 from vijax.families.numeric.excess import less_half_product
 from vijax.families.numeric.special import excess_over_log
@@ -72,12 +70,8 @@ class NormalGamma(Family):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, shape: Any, rate: Any) -> Self:
-        """Normal-gammas of m, kappa, a and b, broadcast together.
-
-        Raises:
-          ValueError: a location that is not finite, another parameter that is not positive and finite, or a rate that
-            is lost beside strength * location^2 / 2.
-        """
+        """Normal-gammas of m, kappa, a and b, broadcast together. Raises ValueError on a location that is not finite,
+        another parameter that is not positive and finite, or a rate that is lost beside strength * location^2 / 2."""
         xp, *values = on_host(*as_floats(location, strength, shape, rate))
         m, kappa, a, b = xp.broadcast_arrays(*values)
         require(finite(m), "location", "finite numbers", m)
@@ -193,8 +187,7 @@ class NormalGamma(Family):
         """t of a draw, and V: eta -> F^-1 J^T eta, block by block in (m, kappa) and (a, b).
 
         With e = mu - m, s = eta_1 + 2 eta_2 mu, so that tau s is the slope of <eta, t> at mu: d/dm = tau s, d/dkappa
-        = -tau s e / (2 kappa), and tau moves mu by d mu = -e / (2 tau) d tau.
-        """
+        = -tau s e / (2 kappa), and tau moves mu by d mu = -e / (2 tau) d tau."""
         key_tau, key_noise = jax.random.split(key)
         noise = self._noise(key_noise, ())
         tau, gamma_v = self.precision_law().pathwise_sample(key_tau)

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.families.base import Family, as_float, domain_mask, family, finite, positive_and_finite, ratio_or_zero
+from vijax.families.base import as_float, family, finite, positive_and_finite, ratio_or_zero
 from vijax.families.construction import constructor, on_host
+from vijax.families.discrete.categorical import Discrete
 from vijax.families.laws import PoissonLaw
 from vijax.families.numeric.excess import log_excess
 from vijax.families.numeric.log_factorial import deviance, is_count, log_factorial_gap, poisson_gap
@@ -35,7 +36,7 @@ class PoissonStats(NamedTuple):
 
 
 @family
-class Poisson(Family):
+class Poisson(Discrete):
     """Poisson(rate), natural parameter log rate.
 
     log h(x) = -gammaln(x + 1);  t = (x,);  natural parameters (log(rate),).
@@ -53,7 +54,6 @@ class Poisson(Family):
 
     Stats: ClassVar = PoissonStats
     event_ndims: ClassVar = (0,)
-    discrete: ClassVar = True
 
     @classmethod
     @constructor
@@ -80,10 +80,6 @@ class Poisson(Family):
         """A = e^log_rate."""
         return self.rate
 
-    def stats(self, x: Any) -> PoissonStats:
-        """x itself, as a float."""
-        return PoissonStats(jnp.asarray(x).astype(jnp.result_type(self.log_rate)))
-
     def log_base_measure(self, stats: PoissonStats) -> Float[Array, "*batch"]:
         """log h(x) = -log x!."""
         return -log_gamma(1.0 + stats.value)
@@ -93,10 +89,8 @@ class Poisson(Family):
         return -poisson_gap(self.rate) - self.rate * (self.log_rate - 1.0)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
-        """Counts, int32.
-
-        Raises:
-          ValueError: a rate above 2.146e9, whose counts int32 does not hold; draws at such a traced rate are -1."""
+        """Counts, int32. Raises ValueError on a rate above 2.146e9, whose counts int32 does not hold; draws at such a
+        traced rate are -1."""
         return poisson_counts(key, self.rate, shape + self.batch_shape)
 
     def mean(self) -> Float[Array, "*batch"]:
@@ -110,14 +104,6 @@ class Poisson(Family):
     def mode(self) -> Int[Array, "*batch"]:
         """The rate rounded down; a whole rate is as likely as the number below. Raises as `sample` does."""
         return jnp.where(held(self.rate), jnp.floor(self.rate), -1.0).astype(jnp.int32)
-
-    def in_domain(self) -> Self:
-        """Any finite log rate."""
-        return domain_mask(jnp.isfinite(self.log_rate), self)
-
-    def expected_stats(self) -> PoissonStats:
-        """The rate."""
-        return PoissonStats(self.rate)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), with no difference of large numbers; -inf where x is no count."""
@@ -142,10 +128,8 @@ class Poisson(Family):
 
 
 def poisson_counts(key: PRNGKeyArray, rate: Float[Array, "*batch"], shape: tuple[int, ...]) -> Int[Array, "*shape"]:
-    """Counts, int32; -1, which is no count, where a traced rate is above `LARGEST` or not finite.
-
-    Raises:
-      ValueError: a rate above `LARGEST`, whose counts int32 does not hold.
+    """Counts, int32; -1, which is no count, where a traced rate is above `LARGEST` or not finite. Raises ValueError on
+    a rate above `LARGEST`, whose counts int32 does not hold.
 
     >>> abs(int(poisson_counts(jax.random.key(0), jnp.float32(1e8), ())) - 10**8) < 50_000
     True

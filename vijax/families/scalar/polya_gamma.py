@@ -23,9 +23,14 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from vijax.checks import require, require_integers
 from vijax.families.base import Family, as_float, domain_mask, family, finite, static_field
 from vijax.families.construction import constructor, on_host
+from vijax.families.numeric.draws import moving
 from vijax.families.numeric.excess import horner
-from vijax.families.numeric.implicit import moving
 from vijax.families.scalar import polya_gamma_contour as contour
+
+_CUT = 0.64
+_LEVY_BELOW_CUT = math.erfc(1 / math.sqrt(_CUT) / math.sqrt(2))
+_SPACING = 0.2
+_PLACES = np.arange(-11.0, 9.0, _SPACING)
 
 
 class PolyaGammaStats(NamedTuple):
@@ -59,11 +64,8 @@ class PolyaGamma(Family):
     @classmethod
     @constructor
     def from_b_c(cls, b: int, c: Any) -> Self:
-        """Laws PG(b, c) from b, the number of PG(1, c) in the sum, and the tilt c, whose sign does not matter.
-
-        Raises:
-          ValueError: b is no integer >= 1, or a tilt is not finite.
-        """
+        """Laws PG(b, c) from b, the number of PG(1, c) in the sum, and the tilt c, whose sign does not matter. Raises
+        ValueError where b is no integer >= 1, or a tilt is not finite."""
         require_integers(b=b)
         xp, c = on_host(as_float(c, "c"))
         require(finite(xp.square(c)), "c", "finite numbers, and finite when squared", c)
@@ -161,12 +163,6 @@ class PolyaGamma(Family):
     def fisher_solve(self, cotangent: PolyaGammaStats) -> Self:
         """g / Var(w)."""
         return self.with_naturals(cotangent.value / self.variance())
-
-
-_CUT = 0.64
-_LEVY_BELOW_CUT = math.erfc(1 / math.sqrt(_CUT) / math.sqrt(2))
-_SPACING = 0.2
-_PLACES = np.arange(-11.0, 9.0, _SPACING)
 
 
 # --- A and its derivatives at b = 1 -----------------------------------------------------------------------------------

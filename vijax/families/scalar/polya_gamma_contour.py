@@ -31,17 +31,11 @@ _LEFT = 1e-5  # of 4 x / b, below which the first term of the series is all ther
 
 
 class Bell(NamedTuple):
-    """The integrand about its saddle.
+    """The integrand about its saddle; the nodes are the last axis."""
 
-    Attributes:
-      weights: its values at the nodes, one at the saddle (complex, nodes in the last axis).
-      excess: s' + l at the nodes, s' less the place c^2 / 2 that belongs to the mean.
-      level: logarithm of the factor that was taken off.
-    """
-
-    weights: Array
-    excess: Array
-    level: Float[Array, "*shape"]
+    weights: Array  # its complex values at the nodes, one at the saddle
+    excess: Array  # s' + l at the nodes, s' less the place c^2 / 2 that belongs to the mean
+    level: Float[Array, "*shape"]  # logarithm of the factor that was taken off
 
     def total(self, values: Array | float = 1.0) -> Float[Array, "*shape"]:
         """The integral of values times the integrand, without the factor that was taken off."""
@@ -92,7 +86,7 @@ def _bell(x: Array, natural: Array, b: float, around_pole: bool = False) -> Bell
     c = tilt(natural)
     sigma = jnp.sqrt(_saddle(4.0 * x / b))
     pole = jnp.sqrt(0.25 * c**2 + _FOCUS)
-    width = 1.0 / jnp.sqrt(_curvature(sigma, b))
+    width = 1.0 / jnp.sqrt(-2.0 * b * sigma**2 * _tanhc(sigma**2)[1])  # 1 / W^2 = -4 b sigma^2 (log cosh z)'', in z^2
     if around_pole:
         sigma = jnp.where(jnp.abs(sigma - pole) < width, pole + width, sigma)
     v = width[..., None] * jnp.asarray(_OFFSETS, x.dtype)
@@ -127,11 +121,6 @@ def _tanhc(square: Float[Array, "*shape"]) -> tuple[Array, Array]:
     squared = jnp.where(r > 0, 1.0 - jnp.tanh(z) ** 2, 1.0 / jnp.sin(rest) ** 2)  # of sech
     series = 1.0 - r / 3 + 2 * r**2 / 15, -1 / 3 + 4 * r / 15 - 17 * r**2 / 105
     return jnp.where(near, series[0], value), jnp.where(near, series[1], (squared - value) / (2.0 * safe))
-
-
-def _curvature(sigma: Float[Array, "*shape"], b: float) -> Float[Array, "*shape"]:
-    """1 / W^2 = -4 b sigma^2 (log cosh z)'', derivatives in z^2."""
-    return -2.0 * b * sigma**2 * _tanhc(sigma**2)[1]
 
 
 def _parts(square: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:

@@ -162,13 +162,9 @@ class TruncatedNormal(Family):
 
     def _location_less(self, other: Self) -> Float[Array, "*batch"]:
         """m - m'."""
-        crossed = product_difference(
-            self.precision_times_mean,
-            other.negative_half_precision,
-            other.precision_times_mean,
-            self.negative_half_precision,
-        )
-        return -0.5 * crossed / (self.negative_half_precision * other.negative_half_precision)
+        own, their = self.negative_half_precision, other.negative_half_precision
+        crossed = product_difference(self.precision_times_mean, their, other.precision_times_mean, own)
+        return -0.5 * crossed / (own * their)
 
     def fisher_solve(self, cotangent: TruncatedNormalStats) -> Self:
         """F^-1 g, in the centred statistics (y, (y - c)^2), c = E[y]: a system of two by two."""
@@ -210,8 +206,7 @@ def _central_moments(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
 @jax.custom_jvp
 def _excess(a: Float[Array, "*shape"], u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """The y with P(z > a + y | z > a) = u: by the normal quantile near the middle, by Newton's steps in the tail. There
-    -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, where every step is nearer.
-    """
+    -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, where steps come nearer."""
     near = jnp.minimum(a, 1.0)
     tail = u * ndtr(-near)
     middle = jnp.maximum(-ndtri(tail) - near, 0.0)

@@ -6,7 +6,6 @@ A block is any set of coordinates. Methods of the whole go through a product of 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -15,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, family, static_field
+from vijax.families.construction import through
 from vijax.families.laws import NormalLaw
 from vijax.families.product import Product
 from vijax.tree import register
@@ -43,18 +43,6 @@ def together(values: list[Array], places: Places) -> Float[Array, "*shape D"]:
     return jnp.concatenate(values, -1)[..., order]
 
 
-def _of_parts(
-    name: str, give: Callable = lambda q, found: found, take: Callable = lambda q, x: x
-) -> Callable[..., Any]:
-    """The method of this name of the product of blocks, between functions of its argument and of its result."""
-
-    @functools.wraps(getattr(Family, name), updated=())  # not the mark of abstract methods
-    def method(self: Any, *given: Any) -> Any:
-        return give(self, getattr(self.parts, name)(*(take(self, x) for x in given)))
-
-    return method
-
-
 def _apart(q: Blocks, x: Any) -> dict[str, Array]:
     """The coordinates of each block."""
     x = jnp.asarray(x)
@@ -63,6 +51,10 @@ def _apart(q: Blocks, x: Any) -> dict[str, Array]:
 
 def _together(q: Blocks, values: dict[str, Array]) -> Float[Array, "*shape D"]:
     return together(list(values.values()), q.places)
+
+
+def _product(q: Blocks) -> Product:
+    return q.parts
 
 
 def _parts(q: Blocks, x: Any) -> Any:
@@ -91,20 +83,20 @@ class Blocks(Family):
     parts: Product
     places: Places = static_field()
 
-    log_normalizer = _of_parts("log_normalizer")
-    dot = _of_parts("dot", take=_parts)
-    log_base_measure = _of_parts("log_base_measure", take=_parts)
-    log_prob = _of_parts("log_prob", take=_apart)
-    entropy = _of_parts("entropy")
-    kl = _of_parts("kl", take=_parts)
-    stats = _of_parts("stats", _as_stats, _apart)
-    expected_stats = _of_parts("expected_stats", _as_stats)
-    fisher_product = _of_parts("fisher_product", _as_stats, _parts)
-    mean = _of_parts("mean", _together)
-    variance = _of_parts("variance", _together)
-    in_domain = _of_parts("in_domain", _as_blocks)
-    flat = _of_parts("flat", _as_blocks)
-    fisher_solve = _of_parts("fisher_solve", _as_blocks, _parts)
+    log_normalizer = through("log_normalizer", _product)
+    dot = through("dot", _product, take=_parts)
+    log_base_measure = through("log_base_measure", _product, take=_parts)
+    log_prob = through("log_prob", _product, take=_apart)
+    entropy = through("entropy", _product)
+    kl = through("kl", _product, take=_parts)
+    stats = through("stats", _product, _as_stats, _apart)
+    expected_stats = through("expected_stats", _product, _as_stats)
+    fisher_product = through("fisher_product", _product, _as_stats, _parts)
+    mean = through("mean", _product, _together)
+    variance = through("variance", _product, _together)
+    in_domain = through("in_domain", _product, _as_blocks)
+    flat = through("flat", _product, _as_blocks)
+    fisher_solve = through("fisher_solve", _product, _as_blocks, _parts)
 
     def mode(self) -> Float[Array, " D"]:
         """The mean."""

@@ -58,6 +58,11 @@ class ByOptimiser(Family):
         """The mean."""
         return self.center
 
+    @property
+    def noise_size(self) -> int:
+        """D; more where a draw needs more noise."""
+        return self.center.size
+
     def in_domain(self) -> Self:
         """All parameters finite."""
         return jax.tree.map(jnp.isfinite, self)
@@ -81,8 +86,7 @@ class ByDraws(ByOptimiser):
     that represent it.
 
     Its gradient is that of log p - log q through draws alone (`vijax.estimator.reparameterised(sticking=True)`), which
-    needs no entropy; the reported entropy is a mean over fixed quasi-random draws.
-    """
+    needs no entropy; the reported entropy is a mean over fixed quasi-random draws."""
 
     closed_entropy: ClassVar[bool] = False
 

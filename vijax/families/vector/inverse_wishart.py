@@ -16,8 +16,8 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, as_float, domain_mask, family
-from vijax.families.construction import constructor
-from vijax.families.vector.matrices import inverse, solve, symmetric, transpose
+from vijax.families.construction import constructor, through
+from vijax.families.vector.matrices import inverse, solve, symmetric
 from vijax.families.vector.wishart import Wishart, WishartStats, checked_degrees, floored_log_det, gram
 
 
@@ -49,10 +49,7 @@ class InverseWishart(Family):
     @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
         """Inverse Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over batches.
-
-        Raises:
-          ValueError: degrees that do not exceed D - 1, or a scale that is not symmetric positive definite.
-        """
+        Raises ValueError on degrees that do not exceed D - 1, or a scale that is not symmetric positive definite."""
         degrees, scale = checked_degrees(degrees, scale, "scale")
         return cls(-0.5 * scale, -0.5 * degrees)
 
@@ -75,9 +72,16 @@ class InverseWishart(Family):
         """The law of X^-1."""
         return Wishart(self.negative_half_scale, -self.negative_half_degrees)
 
-    def log_normalizer(self) -> Float[Array, "*batch"]:
-        """The Wishart's."""
-        return self.as_wishart().log_normalizer()
+    log_normalizer = through("log_normalizer", as_wishart)
+    kl = through("kl", as_wishart, take=lambda q, other: other.as_wishart())
+    expected_stats = through("expected_stats", as_wishart, lambda q, y: _inverted(y))
+    sample_stats = through("sample_stats", as_wishart, lambda q, y: _inverted(y))
+    fisher_solve = through("fisher_solve", as_wishart, lambda q, y: _inverse_of(y), lambda q, g: _of_wishart(g))
+
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[InverseWishartStats, Callable[[InverseWishartStats], Self]]:
+        """t(X) of a draw, and V: eta -> F^-1 J^T eta, the Wishart's."""
+        stats, v = self.as_wishart().pathwise_sample(key)
+        return _inverted(stats), lambda eta: _inverse_of(v(_of_wishart(eta)))
 
     def stats(self, x: Any) -> InverseWishartStats:
         """(X^-1, log|X|) of a positive definite matrix; NaN for others."""
@@ -118,45 +122,25 @@ class InverseWishart(Family):
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(X), with no difference of large numbers; -inf where X is not positive definite to the last digit."""
         factor = jnp.linalg.cholesky(0.5 * self.scale)
-        ratio = symmetric(solve(factor, transpose(solve(factor, symmetric(as_float(x))))))  # X as the scale sees it
+        ratio = symmetric(solve(factor, solve(factor, symmetric(as_float(x))).mT))  # X as the scale sees it
         definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(ratio))), (-2, -1))
         safe = jnp.where(definite[..., None, None], ratio, jnp.eye(self.dim, dtype=ratio.dtype))
         density = self.as_wishart().log_density(inverse(jnp.linalg.cholesky(safe)), 0.5 * (self.dim + 1))
         return jnp.where(definite, density, -jnp.inf)
-
-    def expected_stats(self) -> InverseWishartStats:
-        """(degrees scale^-1, -E log|X^-1|)."""
-        return _inverted(self.as_wishart().expected_stats())
 
     def entropy(self) -> Float[Array, "*batch"]:
         """The entropy of Y = X^-1, and E[log |dX / dY|] = -(D + 1) E[log|Y|]."""
         q = self.as_wishart()
         return q.entropy() - (self.dim + 1) * q.expected_stats().log_det
 
-    def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL of the Wisharts."""
-        return self.as_wishart().kl(other.as_wishart())
-
-    def fisher_solve(self, cotangent: InverseWishartStats) -> Self:
-        """F^-1 g."""
-        return self._from_wishart(self.as_wishart().fisher_solve(_of_wishart(cotangent)))
-
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D D"]:
         """X ~ q, by the inverse of the triangular factor of a Wishart draw: X = (T^-1 C')' (T^-1 C')."""
         draw = self.as_wishart().bartlett(key, shape)
-        return gram(transpose(solve(draw.triangle, transpose(draw.factor))))
+        return gram(solve(draw.triangle, draw.factor.mT).mT)
 
-    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> InverseWishartStats:
-        """(X^-1, log|X|) of a draw, with nothing inverted; differentiable in the parameters."""
-        return _inverted(self.as_wishart().sample_stats(key, shape))
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[InverseWishartStats, Callable[[InverseWishartStats], Self]]:
-        """t(X) of a draw, and V: eta -> F^-1 J^T eta, the Wishart's."""
-        stats, v = self.as_wishart().pathwise_sample(key)
-        return _inverted(stats), lambda eta: self._from_wishart(v(_of_wishart(eta)))
-
-    def _from_wishart(self, q: Wishart) -> Self:
-        return type(self)(q.negative_rate, -q.half_degrees)
+def _inverse_of(q: Wishart) -> Any:
+    return InverseWishart(q.negative_rate, -q.half_degrees)
 
 
 def _inverted(stats: WishartStats) -> InverseWishartStats:

@@ -22,7 +22,7 @@ def positive_definite(matrix: Array, name: str) -> Array:
     positive definite."""
     require(finite(matrix), name, "finite numbers", matrix)
     xp, matrix = on_host(matrix)
-    gap = xp.max(xp.abs(matrix - transpose(matrix)), initial=0.0)
+    gap = xp.max(xp.abs(matrix - matrix.mT), initial=0.0)
     close = gap <= 1e-4 * xp.max(xp.abs(matrix), initial=0.0)
     require(close, name, "a symmetric matrix", f"entries that differ by {gap}", "Average it with its transpose.")
     matrix = symmetric(matrix)
@@ -40,14 +40,9 @@ def is_definite(matrix: Any) -> Any:
         return False
 
 
-def transpose(x: Array) -> Array:
-    """Matrices with their last two axes exchanged."""
-    return x.swapaxes(-1, -2)
-
-
 def symmetric(x: Array) -> Array:
     """(x + x') / 2."""
-    return 0.5 * (x + transpose(x))
+    return 0.5 * (x + x.mT)
 
 
 def matvec(matrix: Array, x: Array) -> Array:
@@ -65,8 +60,7 @@ def outer_statistic(x: Array, y: Array) -> Array:
     """x y', safe to differentiate in reverse: the gradient of an einsum is a matrix product.
 
     The gradient of `outer` is `jnp.sum(g * y, axis=-1)`, which XLA's CPU compiler (jaxlib 0.10.2) gets wrong in float32
-    where y has more axes than g, by `vmap`, and the last axis is small.
-    """
+    where y has more axes than g, by `vmap`, and the last axis is small."""
     return jnp.einsum("...i,...j->...ij", x, y)
 
 
@@ -91,7 +85,7 @@ def excess_of_triangle(root: Array) -> Array:
 def inverse(factor: Array) -> Array:
     """(L L')^-1, exactly symmetric."""
     root = solve(factor, jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape))
-    return transpose(root) @ root
+    return root.mT @ root
 
 
 @quick_jit

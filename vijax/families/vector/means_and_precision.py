@@ -18,7 +18,7 @@ from vijax.families.base import Family, as_floats, domain_mask, positive_and_fin
 from vijax.families.laws import StudentLaw
 from vijax.families.numeric.special import excess_over_log
 from vijax.families.scalar.normal_gamma import MeanPrecision
-from vijax.families.vector.matrices import solve, symmetric, transpose
+from vijax.families.vector.matrices import solve, symmetric
 from vijax.families.vector.wishart import BartlettDraw, Wishart, WishartStats, floored_log_det, gram
 
 
@@ -156,8 +156,7 @@ class MeansAndPrecision(Family):
 
         With e = mu - m, s = eta_1 + 2 eta_3 mu, L s is the slope of <eta, t> at mu: d/dm = L s, d/dkappa = -e' L s /
         (2 kappa), and L moves mu by -L^-1 dL e / 2 (the transport of a normal with its covariance), so that d/dL is
-        sym(eta_2 + eta_1 m' + eta_3 m m' + (eta_1 + 2 eta_3 m) e' / 2), summed over the means.
-        """
+        sym(eta_2 + eta_1 m' + eta_3 m m' + (eta_1 + 2 eta_3 m) e' / 2), summed over the means."""
         draw, scaled = lax.optimization_barrier(self._draw(key, ()))
         law, m, kappa = self.precision_law(), self._m, self._kappa
 
@@ -165,7 +164,7 @@ class MeansAndPrecision(Family):
             linear, quadratic = self._many(eta.precision_times_mean, 1), self._many(eta.quadratic)[..., None]
             slope_at_m = linear + 2.0 * quadratic * m
             step = _solve_root(draw, scaled)
-            slope = products(transpose(draw.root), slope_at_m) + 2.0 * quadratic * scaled  # B' s
+            slope = products(draw.root.mT, slope_at_m) + 2.0 * quadratic * scaled  # B' s
             scales = kappa[..., None] * self.half_degrees[..., None, None]
             dm = products(law.rate, products(draw.root, slope)) / scales
             dkappa = -kappa * dots(slope, scaled) / self.dim
@@ -182,7 +181,7 @@ class MeansAndPrecision(Family):
         return self.precision_law().bartlett(key_precision, shape), scaled
 
     def _stats_of_draw(self, draw: BartlettDraw, scaled: Array) -> Any:
-        rooted = products(transpose(draw.root), self._m) + scaled  # B' mu_j
+        rooted = products(draw.root.mT, self._m) + scaled  # B' mu_j
         make: Any = self.Stats
         product, quadratic = self._own(products(draw.root, rooted), 1), self._own(dots(rooted, rooted))
         return make(product, gram(draw.root), quadratic, draw.log_det)
@@ -237,4 +236,4 @@ def sum_of_products(x: Array, y: Array) -> Float[Array, "*batch D D"]:
 
 def _solve_root(draw: BartlettDraw, x: Array) -> Array:
     """B'^-1 x_j = C T'^-1 x_j, C the Cholesky factor of P."""
-    return products(draw.factor, transpose(solve(draw.triangle, transpose(x), trans=1)))
+    return products(draw.factor, solve(draw.triangle, x.mT, trans=1).mT)

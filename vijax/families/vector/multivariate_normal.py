@@ -23,8 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite
-from vijax.families.construction import constructor, on_host
-from vijax.families.domain import RESCALE, lost_mean, lost_spread, require_held
+from vijax.families.construction import RESCALE, constructor, lost_mean, lost_spread, on_host, require_held
 from vijax.families.laws import NormalLaw
 from vijax.families.vector.matrices import (
     excess_of_ratio,
@@ -39,7 +38,6 @@ from vijax.families.vector.matrices import (
     solve_lower,
     solve_upper,
     symmetric,
-    transpose,
 )
 
 
@@ -70,23 +68,17 @@ class MultivariateNormal(Family):
     @classmethod
     @constructor
     def from_mean_precision(cls, mean: Any, precision: Any) -> Self:
-        """Normals from mean (*batch, D) and precision matrix (*batch, D, D), broadcast over the batch axes.
-
-        Raises:
-          ValueError: shapes that do not fit, a mean that is not finite, a matrix that is not symmetric positive
-            definite, or a mean that precision @ mean does not hold.
-        """
+        """Normals from mean (*batch, D) and precision matrix (*batch, D, D), broadcast over the batch axes. Raises
+        ValueError on shapes that do not fit, a mean that is not finite, a matrix that is not symmetric positive
+        definite, or a mean that precision @ mean does not hold."""
         return cls._of(*_checked(mean, precision, "precision"))
 
     @classmethod
     @constructor
     def from_mean_cov(cls, mean: Any, cov: Any) -> Self:
-        """Normals from mean (*batch, D) and covariance matrix (*batch, D, D), broadcast over the batch axes.
-
-        Raises:
-          ValueError: as `from_mean_precision`; also where the inverse does not hold the covariance: in float32 from a
-            condition number of the correlations of some 1e5.
-        """
+        """Normals from mean (*batch, D) and covariance matrix (*batch, D, D), broadcast over the batch axes. Raises
+        ValueError as `from_mean_precision`; also where the inverse does not hold the covariance: in float32 from a
+        condition number of the correlations of some 1e5."""
         mean, cov = _checked(mean, cov, "cov")
         _, precision = on_host(inverse_of(cov))
         require_held("cov", lost_spread, cov, precision, remedy=RESCALE)
@@ -102,7 +94,7 @@ class MultivariateNormal(Family):
     @property
     def precision(self) -> Float[Array, "*batch D D"]:
         """The precision matrix: the inverse of the covariance."""
-        return -(self.negative_half_precision + transpose(self.negative_half_precision))
+        return -(self.negative_half_precision + self.negative_half_precision.mT)
 
     @property
     def cov(self) -> Float[Array, "*batch D D"]:
@@ -170,7 +162,7 @@ class MultivariateNormal(Family):
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), with no difference of large numbers."""
         factor = self._cholesky()
-        whitened = matvec(transpose(factor), x - self._mean(factor))
+        whitened = matvec(factor.mT, x - self._mean(factor))
         return -0.5 * jnp.sum(whitened**2, -1) + half_log_det(factor) - 0.5 * self.dim * math.log(2 * math.pi)
 
     def entropy(self) -> Float[Array, "*batch"]:
@@ -180,7 +172,7 @@ class MultivariateNormal(Family):
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """[tr S - D - log|S| + |L''(m - m')|^2] / 2, S = P' P^-1 and L' the factor of P', that of `other`."""
         p, q = self._cholesky(), other._cholesky()
-        shift = matvec(transpose(q), self._mean(p) - other._mean(q))
+        shift = matvec(q.mT, self._mean(p) - other._mean(q))
         return 0.5 * (excess_of_ratio(p, q) + jnp.sum(shift**2, -1))
 
     def fisher_product(self, tangent: Self) -> MultivariateNormalStats:
@@ -188,7 +180,7 @@ class MultivariateNormal(Family):
         factor = self._cholesky()
         mean, dp = self._mean(factor), tangent.precision
         dm = cho_solve((factor, True), (tangent.precision_times_mean - matvec(dp, mean))[..., None])[..., 0]
-        dcov = -cho_solve((factor, True), transpose(cho_solve((factor, True), dp)))
+        dcov = -cho_solve((factor, True), cho_solve((factor, True), dp).mT)
         return MultivariateNormalStats(dm, outer(dm, mean) + outer(mean, dm) + dcov)
 
     def fisher_solve(self, cotangent: MultivariateNormalStats) -> Self:

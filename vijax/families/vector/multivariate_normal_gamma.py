@@ -24,9 +24,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_floats, domain_mask, family, finite
-from vijax.families.construction import constructor, on_host
+from vijax.families.construction import CENTRE, RESCALE, constructor, lost_mean, lost_rate, on_host, require_held
 from vijax.families.discrete.dirichlet import floored_log, positive_and_finite
-from vijax.families.domain import CENTRE, RESCALE, lost_mean, lost_rate, require_held
 from vijax.families.laws import StudentLaw
 from vijax.families.scalar.gamma import Gamma, GammaStats
 from vijax.families.vector.matrices import (
@@ -39,7 +38,6 @@ from vijax.families.vector.matrices import (
     solve_lower,
     solve_upper,
     symmetric,
-    transpose,
 )
 
 
@@ -83,13 +81,10 @@ class MultivariateNormalGamma(Family):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, shape: Any, rate: Any) -> Self:
-        """Laws from m (*batch, D), L (*batch, D, D), a and b (*batch,), batch axes broadcast together.
-
-        Raises:
-          ValueError: a location that is not finite or does not fit, a strength that is not symmetric positive definite,
-            a shape or rate that is not positive and finite, a rate that is lost beside location' strength location / 2,
-            or a location that the product with the strength does not hold.
-        """
+        """Laws from m (*batch, D), L (*batch, D, D), a and b (*batch,), batch axes broadcast together. Raises
+        ValueError on a location that is not finite or does not fit, a strength that is not symmetric positive definite,
+        a shape or rate that is not positive and finite, a rate that is lost beside location' strength location / 2, or
+        a location that the product with the strength does not hold."""
         xp, m, strength, a, b = on_host(*as_floats(location, strength, shape, rate))
         fits = m.ndim >= 1 and strength.shape[-2:] == 2 * m.shape[-1:]
         require(fits, "location", "a vector (..., D) for a strength (..., D, D)", f"{m.shape} and {strength.shape}")
@@ -102,9 +97,11 @@ class MultivariateNormalGamma(Family):
         a, b = xp.broadcast_to(a, batch), xp.broadcast_to(b, batch)
         linear = matvec(strength, m)
         raw = b + 0.5 * xp.sum(m * linear, -1)
-        require_held("rate", _lost_rate, b, raw, linear, strength, remedy=CENTRE)
-        lost = lambda m, linear, strength, a, b: lost_mean(linear, strength, m) * np.sqrt(a / b)
-        require_held("location", lost, m, linear, strength, a, b, remedy=RESCALE)
+        square = lambda linear, strength: np.sum(np.linalg.solve(strength, linear[..., None])[..., 0] * linear, -1)
+        of_rate = lambda b, raw, linear, strength: lost_rate(b, raw - 0.5 * square(linear, strength))
+        require_held("rate", of_rate, b, raw, linear, strength, remedy=CENTRE)
+        of_location = lambda m, linear, strength, a, b: lost_mean(linear, strength, m) * np.sqrt(a / b)
+        require_held("location", of_location, m, linear, strength, a, b, remedy=RESCALE)
         return cls(linear, -0.5 * strength, -raw, a)
 
     @property
@@ -189,7 +186,7 @@ class MultivariateNormalGamma(Family):
         """log q(tau) + log q(w | tau)."""
         w, tau = as_floats(*x)
         factor = self._factor()
-        spread = tau * jnp.sum(matvec(transpose(factor), w - self._location(factor)) ** 2, -1)
+        spread = tau * jnp.sum(matvec(factor.mT, w - self._location(factor)) ** 2, -1)
         log_scale = self.dim * (floored_log(tau) - math.log(2 * math.pi))
         return self.precision_law().log_prob(tau) + half_log_det(factor) + 0.5 * (log_scale - spread)
 
@@ -202,7 +199,7 @@ class MultivariateNormalGamma(Family):
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """KL of the precisions, and [tr(L' L^-1) - D - log|L' L^-1| + (a / b) (m - m')' L' (m - m')] / 2."""
         p, q, law = self._factor(), other._factor(), self.precision_law()
-        shift = matvec(transpose(q), self._location(p) - other._location(q))
+        shift = matvec(q.mT, self._location(p) - other._location(q))
         spread = excess_of_ratio(p, q) + law.mean() * jnp.sum(shift**2, -1)
         return law.kl(other.precision_law()) + 0.5 * spread
 
@@ -248,8 +245,3 @@ class MultivariateNormalGamma(Family):
         m, linear = self._location(factor), self.strength_times_location
         residual = linear - matvec(self.strength, m)
         return -self.negative_raw_rate - 0.5 * jnp.sum(m * (linear + residual), -1)
-
-
-def _lost_rate(b: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray) -> np.ndarray:
-    location = np.linalg.solve(strength, linear[..., None])[..., 0]
-    return lost_rate(b, raw - 0.5 * np.sum(location * linear, -1))

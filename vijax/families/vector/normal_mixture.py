@@ -21,10 +21,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import family
 from vijax.families.laws import NormalMixtureLaw
-from vijax.families.numeric import quasi
-from vijax.families.numeric.implicit import moving
+from vijax.families.numeric import draws as quasi
+from vijax.families.numeric.draws import moving
 from vijax.families.vector.by_optimiser import ByDraws, Value
-from vijax.families.vector.triangular_normal import TriangularNormal
+from vijax.families.vector.free_normals import TriangularNormal
 
 POINTS = 64
 """Number of points that represent a component."""

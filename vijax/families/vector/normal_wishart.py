@@ -8,17 +8,16 @@
 
 With J = 1 it is the conjugate prior of a multivariate normal's two parameters, with J > 1 that of Gaussian components
 of one covariance ("tied"): an observation y of component j adds y to the j-th location, -1/2 to its strength, and
-(-y y' / 2, 1/2) to the shared two. With D = 1 it is one gamma for J means: a component whose covariance is a multiple
-of the identity ("spherical"), its coordinates the means. In the coordinates (m, kappa, (P, n)) the Fisher matrix is
-block diagonal, which makes `fisher_solve` and V closed forms of O(D^3).
+(-y y' / 2, 1/2) to the shared two. With D = 1 it has one gamma for J means, the coordinates of a component whose
+covariance is a multiple of the identity ("spherical"). In the coordinates (m, kappa, (P, n)) the Fisher matrix is block
+diagonal, which makes `fisher_solve` and V closed forms of O(D^3).
 
 P is a difference of natural parameters: float32 loses 3e-8 of sum_j kappa_j m_j m_j' / 2 in it, which the law shows
 sqrt(degrees) times. With c the condition number of the scale's correlations times sqrt(degrees), divergences, entropies
 and densities are right to 1e-3 where c is up to 1e3 and |m| up to 50 / sqrt(c) of its own spreads (of N(0, (kappa
 P)^-1)); the constructors raise where more than 1e-3 of P goes. Centre the data then.
 
-The normal-inverse-Wishart, a law of (mu, L^-1), has the statistics and parameters of the normal-Wishart: it is that
-family under another name, and there is no class for it.
+The normal-inverse-Wishart, a law of (mu, L^-1), has these statistics and parameters: it needs no class of its own.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ from jaxtyping import Array, Float
 
 from vijax.checks import require
 from vijax.families.base import as_floats, family, finite, positive_and_finite
-from vijax.families.construction import constructor, on_host
-from vijax.families.domain import CENTRE, lost_spread, require_held
+from vijax.families.construction import CENTRE, constructor, lost_spread, on_host, require_held
 from vijax.families.laws import StudentLaw
 from vijax.families.numeric.excess import less_half_product
 from vijax.families.vector.matrices import inverse, outer, symmetric
@@ -77,12 +75,9 @@ class NormalWishart(MeansAndPrecision):
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
         """Normal-Wisharts from m (*batch, D), kappa (*batch,), and a Wishart's degrees (*batch,), scale (*batch, D, D).
-
-        Raises:
-          ValueError: a location that is not finite or does not fit, a strength that is not positive and finite, degrees
-            that do not exceed D - 1, a scale that is not symmetric positive definite, or whose inverse is lost beside
-            strength * location location'.
-        """
+        Raises ValueError on a location that is not finite or does not fit, a strength that is not positive and finite,
+        degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or whose inverse is lost
+        beside strength * location location'."""
         xp, m, kappa, scale, rate, half_degrees = _checked(location, strength, degrees, scale, 1)
         linear, raw = kappa[..., None] * m, rate + 0.5 * kappa[..., None, None] * outer(m, m)
         raw = raw + (rate - _rate(raw, linear, kappa))  # the effect of rounding `linear`

@@ -21,8 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite
-from vijax.families.construction import constructor, on_host
-from vijax.families.domain import RESCALE, lost_spread, require_held
+from vijax.families.construction import RESCALE, constructor, lost_spread, on_host, require_held
 from vijax.families.numeric import special
 from vijax.families.numeric.pathwise import elasticity_minus_one, log_gamma_from_offset, sample_offset
 from vijax.families.scalar.gamma import Gamma
@@ -33,7 +32,6 @@ from vijax.families.vector.matrices import (
     positive_definite,
     solve,
     symmetric,
-    transpose,
 )
 
 
@@ -77,11 +75,8 @@ class Wishart(Family):
     @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
         """Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
-
-        Raises:
-          ValueError: degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or one whose
-            inverse the natural parameters do not hold: in float32 from a condition number of some 1e5.
-        """
+        Raises ValueError on degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or one
+        whose inverse the natural parameters do not hold: in float32 from a condition number of some 1e5."""
         degrees, scale = checked_degrees(degrees, scale, "scale")
         _, double_rate = on_host(inverse_of(scale))
         require_held("scale", lost_spread, scale, double_rate, remedy=RESCALE)
@@ -153,7 +148,7 @@ class Wishart(Family):
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(X), with no difference of large numbers; -inf where X is not positive definite to the last digit."""
         factor = self._cholesky()
-        return self.log_density(symmetric(transpose(factor) @ as_float(x) @ factor), -0.5 * (self.dim + 1))
+        return self.log_density(symmetric(factor.mT @ as_float(x) @ factor), -0.5 * (self.dim + 1))
 
     def log_density(self, whitened: Array, power: float) -> Float[Array, "*batch"]:
         """log q(X) + (power + (D + 1) / 2) log|X|, from C' X C = T T', P = C C': the squares of T's diagonal are gammas
@@ -227,13 +222,12 @@ class Wishart(Family):
 
             sum_i (c_i + eta_2) (d_i - 1 / n) - tr(T' Q S) / n,    S the strictly lower part of T,
 
-        whose terms are all of order n^-1/2: the terms of order 1 have cancelled.
-        """
+        whose terms are all of order n^-1/2: the terms of order 1 have cancelled."""
         h, n, x, t = symmetric(eta.value), self.half_degrees, self._shapes(), draw.triangle
-        half = transpose(t) @ (transpose(draw.whitener) @ h @ draw.whitener)
+        half = t.mT @ (draw.whitener.mT @ h @ draw.whitener)
         c = jnp.diagonal(half, axis1=-2, axis2=-1) * jnp.diagonal(t, axis1=-2, axis2=-1)
         slope = (elasticity_minus_one(x, draw.offset) + 0.5 * self._index() / n[..., None]) / x
-        off_diagonal = jnp.sum(transpose(half) * jnp.tril(t, -1), (-2, -1))
+        off_diagonal = jnp.sum(half.mT * jnp.tril(t, -1), (-2, -1))
         drive = jnp.sum((c + eta.log_det[..., None]) * slope, -1) - off_diagonal / n
         moved = symmetric(self.rate @ gram(draw.root) @ h) + eta.log_det[..., None, None] * self.rate
         return self._solution(drive, moved)
@@ -273,7 +267,7 @@ def checked_degrees(degrees: Any, matrix: Any, name: str) -> tuple[Array, Array]
 
 def gram(root: Array) -> Array:
     """B B', exactly symmetric."""
-    return symmetric(root @ transpose(root))
+    return symmetric(root @ root.mT)
 
 
 def floored_log_det(x: Array) -> Array:

@@ -20,7 +20,7 @@ from vijax import tree
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.families import Family, Product
-from vijax.families.numeric import quasi
+from vijax.families.numeric import draws as quasi
 
 Placed = tuple[PyTree, Callable[[Any], PyTree]]
 """Statistics at which the bound is evaluated, and (gradient there) -> what this draw contributes to the message."""
@@ -57,7 +57,7 @@ class Estimator(abc.ABC):
     Attributes:
       num_samples: draws of the globals that a step takes. Where the globals of a model ask for different numbers, it
         takes the largest for all of them.
-      quasi: True where its draws are quasi-random: evenly spread over a step (`vijax.families.numeric.quasi`).
+      quasi: True where its draws are quasi-random: evenly spread over a step (`vijax.families.numeric.draws`).
       differentiates: True where the gradient of the bound is read; otherwise the bound need have none.
       draws: True where the bound is evaluated at draws, and so is noisy.
     """

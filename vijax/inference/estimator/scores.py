@@ -37,8 +37,13 @@ from vijax.arguments import checked, whole
 from vijax.checks import require
 from vijax.families import Family, MultivariateNormal, Normal
 from vijax.families.vector.blocks import Blocks
-from vijax.families.vector.matrices import matvec, solve_lower, symmetric, transpose
+<<<<<<< HEAD:vijax/inference/estimator/scores.py
+from vijax.families.vector.matrices import matvec, solve_lower, symmetric
 from vijax.inference.estimator.base import Estimator, Placed
+=======
+from vijax.families.vector.matrices import matvec, solve_lower
+from vijax.inference.estimator.base import Estimator
+>>>>>>> h-fam:vijax/inference/estimator/least_squares.py
 
 
 @checked
@@ -97,7 +102,7 @@ def _of_blocks(
     """The messages of blocks: with enough draws, by a regression on all coordinates, whose noise cancels."""
     roots = [jnp.linalg.cholesky(part.precision) for part in parts]  # P = R R', L = R^-T
     means = [part.mean() for part in parts]
-    noise = [matvec(transpose(r), draws[:, at] - m) for r, m, at in zip(roots, means, places, strict=True)]
+    noise = [matvec(r.mT, draws[:, at] - m) for r, m, at in zip(roots, means, places, strict=True)]
     pulls = [solve_lower(r, scores[:, at]) for r, at in zip(roots, places, strict=True)]
     if len(draws) > draws.shape[1] + 1:
         slope, curvature = regression(jnp.concatenate(noise, 1), jnp.concatenate(pulls, 1), diagonal=False)
@@ -111,7 +116,7 @@ def _of_blocks(
 
 def _natural(part: MultivariateNormal, root: Array, mean: Array, said: tuple[Array, Array]) -> MultivariateNormal:
     slope, curvature = said
-    precision = root @ curvature @ transpose(root)
+    precision = root @ curvature @ root.mT
     return part.with_naturals([precision @ mean + root @ slope, -0.5 * precision])
 
 

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require, require_integers
-from vijax.families.vector.matrices import transpose
 from vijax.inference.likelihood import VectorLikelihood
 from vijax.xla.by_value import by_value
 
@@ -88,7 +87,7 @@ def _matched(noise: Float[Array, "sites count K"]) -> Float[Array, "sites count 
     """The noise, changed so that its average e e' is the identity; with fewer draws than dimensions, orthogonal."""
     count, size = noise.shape[1:]
     if count < size:
-        return size**0.5 * transpose(jnp.linalg.qr(transpose(noise))[0])
+        return size**0.5 * jnp.linalg.qr(noise.mT)[0].mT
     return count**0.5 * jnp.linalg.qr(noise)[0]
 
 

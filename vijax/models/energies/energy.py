@@ -33,7 +33,7 @@ from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers, given_by_user
 from vijax.families import Family, Product
 from vijax.families.base import as_array
-from vijax.families.domain import require_proper
+from vijax.families.construction import require_proper
 from vijax.inference.estep import Conditionals, OfConditionals, mean_field
 from vijax.inference.guides import Guide, Z, full_rank
 from vijax.models.energies.discrete import PENALTY, Affine, keep_joint, penalised

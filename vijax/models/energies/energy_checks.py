@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax.checks import require
 from vijax.families import Family, Product
-from vijax.families.domain import require_proper
+from vijax.families.construction import require_proper
 from vijax.families.product import unknown_name
 from vijax.inference.guides import Z
 from vijax.models.energies.examples import POSITIVE

@@ -1,4 +1,5 @@
-"""Families that are no densities are refused where they are handed in, with the constructor that was meant."""
+"""Families that are no densities are refused where they are handed in, with the constructor that was meant; and the
+loss by rounding is counted in units of the law, against NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -6,8 +7,8 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.families import InverseGamma, MultivariateNormal, Product, Wishart
-from vijax.families.domain import require_proper
+from vijax.families import InverseGamma, MultivariateNormal, Product, Wishart, construction
+from vijax.families.construction import require_proper
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,11 @@ def test_priors_and_templates_are_checked_where_they_are_given():
         vi.conditional(vi.Normal(0.0, 1.0))
     with pytest.raises(ValueError, match=r"^prior: expected a mapping of named families, got Beta"):
         vi.model(vi.Beta.from_alpha_beta(1.0, 1.0), coin)
+
+
+def test_the_loss_of_a_mean_is_counted_in_standard_deviations():
+    """sqrt(d' P d) of an error d of the mean, whatever the correlations; P d is what the location is off by."""
+    precision, error = np.array([[4.0, -3.8], [-3.8, 9.0]]), np.array([0.3, -0.1])
+    mean = np.array([1.0, 2.0])
+    lost = construction.lost_mean(precision @ (mean + error), precision, mean)
+    np.testing.assert_allclose(lost, np.sqrt(error @ precision @ error), rtol=1e-12)

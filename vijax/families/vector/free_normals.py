@@ -1,8 +1,8 @@
-"""The normal distribution with covariance diag(s^2) + U U': no exponential family in its parameters.
+"""Normals of free coordinates, for optimisers: by the lower factor of the covariance, and by diag(s^2) + U U'.
 
-Its parameters (mean, log s, U) are its leaves (`vijax.families.vector.by_optimiser`). With W = S^-1 U, S = diag(s),
-and C = I + W' W, all costs O(D r^2) operations and O(D r) numbers (Woodbury; Ong, Nott and Smith 2018). Where U is
-large beside s, Woodbury's difference would be nothing but rounding; the same square is a sum,
+The gradient in a mean and a factor needs no factorisation (Kucukelbir et al. 2017, section 2.4). With W = S^-1 U, S =
+diag(s), and C = I + W' W, a covariance diag(s^2) + U U' costs O(D r^2) operations and O(D r) numbers (Woodbury; Ong,
+Nott and Smith 2018). Where U is large beside s, Woodbury's difference would be rounding; the same square is a sum,
 
     v' Sigma^-1 v = |e|^2 + |f|^2,    f = C^-1 W' v~,    e = v~ - W f,    v~ = S^-1 v:
 
@@ -12,7 +12,9 @@ factorisation of W with I below it; C, of which float32 holds only the largest e
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -24,6 +26,103 @@ from vijax.families.base import family
 from vijax.families.laws import NormalLaw
 from vijax.families.numeric.excess import without_rounding_below_zero
 from vijax.families.vector.by_optimiser import ByOptimiser, Value
+
+
+@family
+class TriangularNormal(ByOptimiser):
+    """N(center, L L'), where L is the lower triangle of `triangle` with ones on its diagonal, its rows times the
+    exponentials of the diagonal of `triangle`.
+
+    So the optimiser's noise below the diagonal is relative to the scales of the coordinates. (Measured on a logistic
+    regression of 124 weights, 5,000 steps of Adam at rate 0.01: ELBO -644, with L's own entries -1,382.)
+
+    >>> q = TriangularNormal(jnp.zeros(2), jnp.array([[0.0, 9.0], [1.0, 0.0]]))
+    >>> print(q.cov, round(float(q.entropy()), 3))
+    [[1. 1.]
+     [1. 2.]] 2.838
+    """
+
+    center: Float[Array, " D"]
+    triangle: Float[Array, "D D"]
+
+    event_ndims: ClassVar = (1, 2)
+
+    @property
+    def factor(self) -> Float[Array, "D D"]:
+        """L."""
+        unit = jnp.tril(self.triangle, -1) + jnp.eye(self.center.size, dtype=self.triangle.dtype)
+        return jnp.exp(jnp.diagonal(self.triangle))[:, None] * unit
+
+    @property
+    def cov(self) -> Float[Array, "D D"]:
+        """Cov_q[x]."""
+        return self.factor @ self.factor.T
+
+    def variance(self) -> Float[Array, " D"]:
+        """The variance of each coordinate."""
+        return jnp.sum(self.factor**2, -1)
+
+    def marginal_laws(self) -> NormalLaw:
+        """Normal laws of the means and variances."""
+        return NormalLaw(self.mean(), self.std())
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
+        """mean + L e, e standard normal: pathwise differentiable."""
+        noise = jax.random.normal(key, (*shape, self.center.size), self.center.dtype)
+        return self.center + noise @ self.factor.T
+
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Value, Callable[[Value], Self]]:
+        """A draw, and (slope there) -> gradient in the parameters."""
+        return self.pathwise_at(jax.random.normal(key, (self.center.size,), self.center.dtype))
+
+    def pathwise_at(self, noise: Float[Array, " D"]) -> tuple[Value, Callable[[Value], Self]]:
+        """The draw and its pullback. With x - center = exp(d) * (unit triangle @ e), the gradient is exp(d_i) g_i e_j
+        in the rows of the triangle, and (x_i - center_i) g_i on its diagonal: one pass over the matrix, where automatic
+        differentiation takes five."""
+        log_scale = jnp.diagonal(self.triangle)
+        gap = jnp.exp(log_scale) * (jnp.tril(self.triangle, -1) @ noise + noise)
+
+        def pull(slope: Value) -> Any:
+            g, place = slope.value, jnp.arange(self.center.size)
+            rows, columns = place[:, None], place[None, :]
+            # Two columns, one of zeros: XLA turns a single column into an elementwise product, and computes its
+            # exponentials and draws anew for every entry.
+            left = jnp.stack([g * jnp.exp(log_scale), jnp.zeros_like(g)], 1)
+            below = left @ jnp.stack([noise, jnp.zeros_like(noise)])
+            own = jnp.diag(g * gap)
+            return dataclasses.replace(self, center=g, triangle=jnp.where(rows > columns, below, own))
+
+        return Value(self.center + gap), pull
+
+    def from_noise(self, noise: Float[Array, " D"]) -> Float[Array, " D"]:
+        """mean + L e."""
+        return self.center + self.factor @ noise
+
+    def entropy(self) -> Float[Array, ""]:
+        """D log(2 pi e) / 2 + sum log L_ii."""
+        return 0.5 * self.center.size * (1 + math.log(2 * math.pi)) + jnp.trace(self.triangle)
+
+    def log_prob(self, x: Any) -> Float[Array, "*shape"]:
+        """log q(x)."""
+        noise = self._whitened(jnp.asarray(x) - self.center)
+        return 0.5 * (self.center.size - jnp.sum(noise**2, -1)) - self.entropy()
+
+    def kl(self, other: Self) -> Float[Array, ""]:
+        """KL(self || other)."""
+        ratio = solve_triangular(other.factor, self.factor, lower=True)
+        shift = other._whitened(self.center - other.center)
+        return 0.5 * (jnp.sum(ratio**2) + shift @ shift - shift.size) + other.entropy() - self.entropy()
+
+    def slope(self, stats: Any, prior: Self) -> Value:
+        """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the energy."""
+        del prior
+        noise = self._whitened(stats.value - self.center)
+        return Value(-solve_triangular(self.factor, noise, trans=1, lower=True))
+
+    def _whitened(self, gap: Float[Array, "*shape D"]) -> Float[Array, "*shape D"]:
+        """L^-1 gap."""
+        flat = jnp.reshape(gap, (-1, gap.shape[-1]))
+        return solve_triangular(self.factor, flat.T, lower=True).T.reshape(gap.shape)
 
 
 @family
@@ -80,7 +179,7 @@ class LowRankNormal(ByOptimiser):
 
     def entropy(self) -> Float[Array, ""]:
         """D log(2 pi e) / 2 + log |Sigma| / 2."""
-        half_log_det = jnp.sum(self.log_sd) + self._regression().half_log_det
+        half_log_det = jnp.sum(self.log_sd) + _regression(self._scaled()).half_log_det
         return 0.5 * self.center.size * (1 + math.log(2 * math.pi)) + half_log_det
 
     def log_prob(self, x: Any) -> Float[Array, "*shape"]:
@@ -95,11 +194,11 @@ class LowRankNormal(ByOptimiser):
 
             2 KL = sum (k_i^2 - 1) c_i - log k_i^2  +  tr W' (I + V V')^-1 W - sum h_i  -  log |I + W' K^-2 W|
                    + log |I + V' V|  +  the square of the distance of the means."""
-        there = other._regression()
+        there = _regression(other._scaled())
         log_ratio = 2.0 * (self.log_sd - other.log_sd)
         own = jnp.sum(jnp.expm1(log_ratio) * _kept(other._scaled(), there) - log_ratio)
         shared = jnp.sum(other._square(self.factor.T)) - jnp.sum(there.share)
-        volume = 2.0 * (self._regression().half_log_det - there.half_log_det)
+        volume = 2.0 * (_regression(self._scaled()).half_log_det - there.half_log_det)
         return without_rounding_below_zero(0.5 * (own + shared - volume + other._square(self.center - other.center)))
 
     def slope(self, stats: Any, prior: Self) -> Value:
@@ -110,9 +209,6 @@ class LowRankNormal(ByOptimiser):
     def _scaled(self) -> Float[Array, "D r"]:
         """W."""
         return self.factor * jnp.exp(-self.log_sd)[:, None]
-
-    def _regression(self) -> Regression:
-        return Regression(*_regression(self._scaled()))
 
     def _split(self, gap: Float[Array, "*shape D"]) -> tuple[Float[Array, "*shape D"], Float[Array, "*shape r"]]:
         """(e, f) of a difference v."""
@@ -143,25 +239,24 @@ def _factored(w: Float[Array, "D r"]) -> tuple[Float[Array, "D r"], Float[Array,
 
 
 @jax.custom_jvp
-def _regression(w: Float[Array, "D r"]) -> tuple[Array, Array, Array, Array]:
-    """A `Regression`, as a tuple."""
+def _regression(w: Float[Array, "D r"]) -> Regression:
     q, r = _factored(w)
     gain = solve_triangular(r, q.T).T
     root = solve_triangular(r, jnp.eye(len(r), dtype=w.dtype))
-    return gain, root @ root.T, jnp.sum(jnp.log(jnp.abs(jnp.diagonal(r)))), jnp.sum(q**2, -1)
+    return Regression(gain, root @ root.T, jnp.sum(jnp.log(jnp.abs(jnp.diagonal(r)))), jnp.sum(q**2, -1))
 
 
 @_regression.defjvp
-def _regression_jvp(primals: tuple, tangents: tuple) -> tuple:
+def _regression_jvp(primals: tuple, tangents: tuple) -> tuple[Regression, Regression]:
     """The derivatives, with X = dW - W G' dW:  dG = X C^-1 - G dW' G,  dC^-1 = -C^-1 dW' G - its transpose,  d log |C|
     / 2 = tr G' dW, dh_i = 2 g_i x_i."""
     (w,), (change,) = primals, tangents
-    found = Regression(*_regression(w))
+    found = _regression(w)
     gain, inverse = found.gain, found.inverse
     moved, back = change - w @ (gain.T @ change), change.T @ gain
     there = inverse @ back
     changes = moved @ inverse - gain @ back, -(there + there.T), jnp.sum(gain * change), 2 * jnp.sum(gain * moved, -1)
-    return tuple(found), changes
+    return found, Regression(*changes)
 
 
 @jax.custom_jvp
@@ -178,7 +273,7 @@ def _split_jvp(primals: tuple, tangents: tuple) -> tuple:
     """The derivative of e = v - W f with C f = W' v:  df = G' (dv - dW f) + C^-1 dW' e, and de the rest."""
     (w, v), (d_w, d_v) = primals, tangents
     rest, shared = _split(w, v)
-    found = Regression(*_regression(w))
+    found = _regression(w)
     d_rest, d_shared = _split(w, d_v - shared @ d_w.T)
     turned = rest @ d_w
     return (rest, shared), (d_rest - turned @ found.gain.T, d_shared + turned @ found.inverse)
