@@ -91,7 +91,7 @@ def in_words(said: Report, q: Q) -> Report:
 
 
 def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
-    """Says whether to keep a mixture, for its bound is higher beyond doubt; and returns the report on the one kept."""
+    """Says whether the bound of a mixture is higher beyond doubt, and returns the report on the fit to be kept."""
     more = mixed.elbo.value - normal.elbo.value
     error = float(np.hypot(mixed.elbo.standard_error, normal.elbo.standard_error))
     better = more > max(WORTH, 2 * error)
@@ -287,12 +287,11 @@ def weighed(
         x = law.drawn(size, rng)
         return law, x, log_density(x), q.log_prob(x)
 
+    nearest = lambda x: min(parts, key=lambda part: part.distance(x))
     laws = [Wide(parts, each) for each in (False, True)]
     pilot = [drawn(law, num_wider // 2) for law in laws]
     for _ in range(OUTWARD):
-        far = _farthest(_together(pilot))
-        near = [min(parts, key=lambda part, x=x: part.distance(x)) for x in far]
-        laws.append(Wide(tuple(part._replace(mean=x) for part, x in zip(near, far, strict=True)), False))
+        laws.append(Wide(tuple(nearest(x)._replace(mean=x) for x in _farthest(_together(pilot))), False))
         pilot.append(drawn(laws[-1], num_wider // 2))
     # Afresh: a law that was put where a draw weighed much would take that draw's weight.
     return _together([(None, draws, log_p, log_q), *(drawn(law, num_wider) for law in laws)])

@@ -68,27 +68,28 @@ def auto(
     Args:
       model: any `vijax.Model` without networks.
       data: the data that the model reads; None for a density that reads none.
-      key: of starts and draws.
-      num_starts: number of starts, side by side. Of a log density half of the searches for modes begin near zero, half
-        as far apart as the prior is wide; None is 16. Of other models None is 8; 4 for 200 to 5,000 documents and for
-        an energy with free variables; 1 for larger data in conjugate form.
-      max_draws: largest number of fixed draws, of a log density; None is 2,048. More of them help where the end is
+      key: random key of starts and draws.
+      num_starts: number of starts, side by side. For a log density half of the searches for modes begin near zero,
+        half as far apart as the prior is wide; None is 16. For other models None is 8; 4 for 200 to 5,000 documents and
+        for an energy with free variables; 1 for larger data in conjugate form.
+      max_draws: largest number of fixed draws for a log density; None is 2,048. More of them help where a fit was
         "limited by the noise of its draws".
-      max_gradients: largest number of gradients in all, of a log density: no step is taken that would need more, a
+      max_gradients: largest number of gradients in all for a log density: no step is taken that would need more, a
         mixture's included. Searches for modes may take a fifth of them, or 40 a start, the end of their last step not
         counted; ten first steps of independent normals, and passes over minibatches, are not cut short. None is 3,000,
         or 40 a variable of a full covariance where that is more. Where a mixture stops at this limit, `fit.verdict`
         says by how many nats its bound still rose in a thousand gradients.
-      batch_size: groups at a step, of a density with a `log_lik` of groups: passes over all of them begin at a fit to a
-        sample. None takes all groups at once, and from 50,000 groups on 500 at a step.
-      richer: True fits a mixture too, of a log density, with the gradients that one normal has left; False never does.
-        None does so where the normal is 0.05 nats or more from the posterior, or the starts found other modes of
-        similar weight, for up to 50 variables; the normal then stops as soon as that is seen. `fit.verdict` says which
-        of both was kept, `fit.report.other` is the bound of the other.
-      stage: `fit.report.stage` of a fit that Ctrl-C stopped, with the same model, data, key and arguments: goes on from
-        there, to the end of a fit that was never stopped, bit for bit. Searches for modes are not repeated, nor the
-        steps before the last draws were taken; independent normals and passes over minibatches begin anew. In conjugate
-        form `vijax.fit(fit.alg, ..., state=fit.state)` goes on instead.
+      batch_size: groups at a step for a density with a `log_lik` of groups: passes over all of them begin at a fit to a
+        sample. None takes all groups at once, but 500 at a step from 50,000 groups on.
+      richer: whether to fit a mixture of normals to a log density too, which describes more than one normal can. True
+        does so with the gradients that one normal has left; False never does. None does so where the normal is 0.05
+        nats or more from the posterior, or the starts found other modes of similar weight, for up to 50 variables; the
+        normal then stops as soon as that is seen. `fit.verdict` says which of both was kept, and `fit.report.other` is
+        the bound of the other.
+      stage: `fit.report.stage` of a fit that Ctrl-C stopped, with the same model, data, key and arguments: the fit goes
+        on from there, to the end of a fit that was never stopped, bit for bit. Searches for modes are not repeated, nor
+        the steps before the last draws were taken; independent normals and passes over minibatches begin anew. In
+        conjugate form `vijax.fit(fit.alg, ..., state=fit.state)` goes on instead.
 
     After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C stops at once.
 

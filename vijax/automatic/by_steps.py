@@ -44,16 +44,16 @@ from vijax.inference.wrappers.sized import takes_all
 from vijax.models.energies.density import with_guide
 from vijax.xla import keys
 
-SMALL, LARGE = 5_000, 200_000
-"""Groups up to which coordinate ascent takes all of them at every step, and beyond which steps are stochastic."""
+SMALL = 5_000  # groups up to which coordinate ascent takes all of them at every step
+LARGE = 200_000  # groups beyond which steps are stochastic
 SMALL_CORPUS = 200  # the same as `SMALL` for documents: their steps cost more, and coordinate ascent takes hundreds
 STARTS, OF_CORPUS = 8, 4  # number of starts of small data, and of documents up to `SMALL`; larger data have one
 PART = 500  # groups of a part whose message is remembered, about
 REMEMBERED = 1 << 26  # largest number of numbers in the messages of all parts together: a quarter of a gigabyte
 BATCH = 256  # groups of a minibatch
 SAME = 1e-4  # starts have the same end where their bounds differ by less than this share
-FREE_STARTS, FIRST, MOST = 4, 500, 8_000
-"""Starts side by side for the first steps, of which the best goes on; the number of these steps; and of all steps."""
+FREE_STARTS, FIRST = 4, 500  # starts side by side, and their number of steps, after which the best goes on
+MOST = 8_000  # largest number of steps
 DRIFT = 0.05
 """A run ends where its bound gains fewer nats, beyond noise, from the third quarter of its steps to the last."""
 
@@ -235,7 +235,7 @@ def fit_all(model: Model, data: PyTree, start: Gaussian, batch_size: int, key: P
     groups = int(np.shape(jax.tree.leaves(data)[0])[0])
     size, steps, chunk = even_batches(groups, batch_size)
     schedule = by_passes(steps)
-    alg: Algorithm = ngvi(framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim)))
+    alg = ngvi(framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim)))
     key_init, _, _ = keys.of_run(key)
     begin = alg.init(key_init)._replace(hyper={"frame": start.frame()})
     watch = _Watch()

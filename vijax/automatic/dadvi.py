@@ -63,18 +63,18 @@ def dadvi(
     Broderick 2024, "Black box variational inference with a deterministic objective"). There is no learning rate, and
     the end is an optimum, so that `vijax.linear_response(fit, data)` can correct its variances.
 
-    How many draws? Where variables are weakly correlated tens serve any number of them: on a logistic
-    regression of 100 independent features 32 draws moved sds by 8 %, means by at most .17 sd. Where they are strongly
-    correlated there must be more draws than variables, for the sds adapt to correlations that the noise has by chance:
-    with one common factor in the 100 features sds were half too large with 32 draws, a third with 128, right with 512.
-    The bound on the fixed draws is then far above `fit.elbo`, which is on fresh ones, and `fit.verdict` says so. A full
+    How many draws? If variables are weakly correlated, tens of draws serve any number of them: on a logistic regression
+    of 100 independent features 32 draws moved sds by 8 %, means by at most .17 sd. If they are strongly correlated,
+    there must be more draws than variables, because the sds adapt to correlations that the noise has by chance: with
+    one common factor in the 100 features sds were half too large with 32 draws, a third with 128, right with 512. The
+    bound on the fixed draws is then far above `fit.elbo`, which is on fresh ones, and `fit.verdict` says so. A full
     covariance on fewer draws than variables has no bound at all (the same paper), and is not offered here. The
     covariances of `vijax.linear_response` suffer less: in that example they were right to 4 % with 32 draws.
 
     Args:
       model: a log density (`vijax.density`), whatever its guide.
       data: the data that the model reads; None for a density that reads none.
-      key: of starts and draws.
+      key: random key of starts and draws.
       num_draws: number of fixed draws, scrambled Sobol points with their mirror images: the next power of two is taken.
       stage: `fit.report.stage` of a fit with the same arguments that Ctrl-C stopped: goes on from there, without
         searching for modes again. The end is that of a fit that was never stopped, bit for bit.
@@ -216,10 +216,7 @@ class NotAMaximumError(ValueError):
     """The Hessian is not negative definite here."""
 
 
-Solve = Callable[[Float[np.ndarray, " 2D"]], Float[np.ndarray, " 2D"]]
-
-
-def solver(objective: OnDraws, point: Float[np.ndarray, " 2D"]) -> Solve:
+def solver(objective: OnDraws, point: Float[np.ndarray, " 2D"]) -> Callable[[np.ndarray], np.ndarray]:
     """Returns b -> x with (-Hessian) x = b.
 
     Raises:

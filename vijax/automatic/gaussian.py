@@ -20,7 +20,7 @@ from vijax.tree import on_device
 class Gaussian(NamedTuple):
     """N(mean, scale scale')."""
 
-    mean: Float[np.ndarray, " D"]  # (D,)
+    mean: Float[np.ndarray, " D"]
     scale: Float[np.ndarray, "D D"]  # lower triangle (D, D), or standard deviations (D,)
     elbo: float  # on the draws of the fit; the normaliser of a normal included
     ended: Ended = Ended.SPENT  # why the fit stopped
@@ -101,7 +101,7 @@ class Gaussian(NamedTuple):
 
 def noise_of(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
     """Returns antithetic scrambled Sobol normals: at least `size`, the next power of two."""
-    from scipy.stats import qmc  # here, for it takes as long to import as JAX itself
+    from scipy.stats import qmc  # here, because it takes as long to import as JAX itself
 
     pairs = max(int(np.ceil(np.log2(max(size, 2)))) - 1, 0)
     uniform = qmc.Sobol(dim, rng=np.random.default_rng(seed)).random_base2(pairs)
@@ -150,8 +150,8 @@ class Regressed(NamedTuple):
 def regressed(noise: Float[np.ndarray, "draws D"], scores: Float[np.ndarray, "draws D"]) -> Regressed:
     """Regresses scores on noise whose second half is minus the first.
 
-    Of the residuals the part that is even about zero is the same at both draws of a pair, and disturbs the means alone;
-    the odd part disturbs the curvatures alone. So pairs count, not draws.
+    The even part of the residuals is the same at both draws of a pair, and disturbs the means alone; the odd part
+    disturbs the curvatures alone. So pairs count, not draws.
     """
     slope, curvature = regression(noise, scores, diagonal=False, xp=np)
     left = scores - slope + noise @ curvature

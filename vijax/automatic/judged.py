@@ -1,4 +1,4 @@
-"""Judges a fit of free variables by steps on draws of q, whichever algorithm made it, when it is asked for.
+"""Judges a fit of free variables by steps on draws of q, by whichever algorithm it was made.
 
 At draws z of q, with r(z) = log p(z) - log q(z) (of an energy log p is its bound as a function of the free variables, q
 of the others as it is), three things are looked at.
@@ -45,8 +45,8 @@ from vijax.xla.compiler import kept, step_jit
 
 DRAWS, FEWEST = 512, 128  # draws of q; and the smallest number of them, of large data or many variables
 WORK, MOST_WORK = 1 << 26, 1 << 28
-"""Draws times groups: up to the first there are `DRAWS` of them; beyond the second a fit is judged only where the
-number of draws is said."""
+"""Draws times groups: up to the first there are `DRAWS` draws; beyond the second a fit is judged only if `num_draws` is
+given."""
 NUMBERS = 1 << 24  # largest number of numbers in all draws, where there are more than `FEWEST`
 ROWS = 4096  # smallest number of groups in one call, where there are so many
 FEWEST_STEPS, BLOCKS = 64, 8
@@ -62,13 +62,13 @@ class Judgement(NamedTuple):
       gap: a lower bound on KL(q || p), in nats.
       khat: shape of the tail of the importance ratios p / q.
       zero: share of the draws where the density is zero or no number.
-      shift: by how much the mean of each free coordinate begins to move towards the posterior's, in standard deviations
-        of q, (D,),
-      shift_error: and its standard error.
-      stretch: by how much the logarithm of its standard deviation does, (D,),
-      stretch_error: and its standard error.
-      drift: what the bound of the last quarter of the steps is above that of the quarter before, with its standard
-        error; None where there were too few steps.
+      shift: the move with which the mean of each free coordinate begins on its way to the posterior's, in standard
+        deviations of q, (D,).
+      shift_error: standard error of `shift`, (D,).
+      stretch: the same of the logarithm of its standard deviation, (D,).
+      stretch_error: standard error of `stretch`, (D,).
+      drift: gain of the bound from the third quarter of the steps to the last, with its standard error; None where
+        there were too few steps.
       rounding: nats to which the log density is known at a draw.
       num_draws: number of draws on which it was judged.
       verdict: whether to trust the fit, in plain words.
@@ -91,12 +91,12 @@ class Judgement(NamedTuple):
 
 
 def of_data(fit: Any, data: Any, key: PRNGKeyArray, num_draws: int | None = None) -> Judgement | None:
-    """Judges a fit on data that are given, in the place of its own."""
+    """Judges a fit on other data than its own."""
     return judged(fit, as_loader(data, fit.alg.spec.model, None, 0), key, num_draws)
 
 
 def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = None) -> Judgement | None:
-    """Judges a fit on one pass over data; None where these are so large that the number of draws has to be said."""
+    """Judges a fit on one pass over data; None where these are so large that `num_draws` has to be given."""
     spec, q = fit.alg.spec, fit.posterior[Z]
     count = usual_draws(spec.model, q, loader) if num_draws is None else num_draws
     if count is None:
@@ -118,7 +118,7 @@ ALIKE = 0.05  # nats between the largest and the smallest ratio, up to which q i
 
 
 def usual_draws(model: Model, q: Any, loader: Loader) -> int | None:
-    """Returns the usual number of draws; None where data are so large that it has to be said."""
+    """Returns the usual number of draws; None where data are so large that it has to be given."""
     rows, dim = num_rows(model, loader), int(np.size(q.mean()))
     if FEWEST * rows > MOST_WORK:
         return None
@@ -158,8 +158,8 @@ def _pass(model: Model, loader: Loader) -> Iterator[Minibatch]:
 
 
 def _draws(of: weakref.ref[Model]) -> Callable[..., Any]:
-    """Returns a program for draws, and for the part of the ratios that needs no data: differences from the value at the
-    mean of the draws, and that value."""
+    """Returns a program for draws, and for the part of the ratios that needs no data: the value at the mean of the
+    draws, and differences from it."""
 
     def draw(estimand: PerVariable[Estimand], count: int, hyper: Hyper, posterior: Product, key: PRNGKeyArray) -> Any:
         model: Any = of()
@@ -181,8 +181,8 @@ def _draws(of: weakref.ref[Model]) -> Callable[..., Any]:
 
 
 def _groups(of: weakref.ref[Model]) -> Callable[..., Any]:
-    """Returns a program for the part of the ratios by the groups of a batch: differences from the value at the mean of
-    the draws, that value, the number of groups, and the size of the numbers of which differences were taken."""
+    """Returns a program for the part of the ratios by the groups of a batch: the value at the mean of the draws,
+    differences from it, the number of groups, and the size of the numbers whose differences were taken."""
 
     def groups(
         estimand: PerVariable[Estimand],

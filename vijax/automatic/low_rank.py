@@ -39,13 +39,11 @@ FIXED, FRESH, JUDGED = 32, 64, 512
 ROUNDS, STEPS = 2, 10  # how often directions are computed, and the number of first steps on fresh draws each time
 WHOLE, LEAST = 0.5, 1e-3  # largest and smallest size of such a step
 FURTHEST = 1.0  # nats that the mean may move in a step
-SDS = 0.02
-"""A fit has converged where the noise of its draws makes less of the means, in standard deviations, over all of
-them."""
+SDS = 0.02  # a fit has converged where the noise of its draws moves all means by fewer standard deviations
 POWER = 12  # Hessian-vector products that measure the largest curvature
-OFF, MOST, FAR = 0.5, 0.3, 1e6
-"""Whitened slopes at an optimum are at most so far from zero; the logarithm of a standard deviation moves at most so
-much in a step; and where q gets so many times as wide as at its start the density may be improper."""
+OFF = 0.5  # whitened slopes at an optimum are at most so far from zero
+MOST = 0.3  # the logarithm of a standard deviation moves at most so much in a step
+FAR = 1e6  # where q gets so many times as wide as at its start the density may be improper
 
 
 def rank_of(dim: int) -> int:
@@ -98,7 +96,7 @@ def _independent(run: Run, start: Mode, seed: int) -> Gaussian:
 
 
 def compared(target: Target, one: Gaussian, other: Gaussian, seed: list[int]) -> tuple[float, float]:
-    """Returns by how many nats the bound of `other` is higher, on the same noise, and the standard error of that."""
+    """Returns the gain of the bound from `one` to `other` on the same noise, in nats, and its standard error."""
     noise = noise_of(JUDGED, target.dim, seed)
     gaps = target.values(other.at(noise)) - target.values(one.at(noise)) + other.entropy() - one.entropy()
     if not np.isfinite(gaps).all():
@@ -192,8 +190,8 @@ def lanczos(
 class Gradient(NamedTuple):
     """The ELBO of q on draws, and its gradient."""
 
-    at: Gaussian  # q
-    elbo: float  # the value
+    at: Gaussian
+    elbo: float
     mean: Float[np.ndarray, " D"]  # gradient in m
     log_sd: Float[np.ndarray, " D"]  # gradient in log s
     b: Float[np.ndarray, " r"]  # gradient in b

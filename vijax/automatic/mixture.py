@@ -73,11 +73,6 @@ class Mixture(NamedTuple):
         """0: there are none beside the covariances."""
         return 0
 
-    @property
-    def mean(self) -> Float[np.ndarray, " D"]:
-        """E_q[x]."""
-        return self.weights @ np.stack([part.mean for part in self.parts])
-
     def drawn(self, size: int, seed: Any) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
         """Returns draws, and log q there. The shares of the components are as exact as whole numbers can be."""
         rng = np.random.default_rng(seed)

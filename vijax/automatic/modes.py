@@ -150,9 +150,9 @@ DIP = 0.1  # least depth of a valley, in nats
 class Scales(NamedTuple):
     """Middle and width of the prior of each coordinate."""
 
-    middle: Float[np.ndarray, " D"]  # (D,)
-    width: Float[np.ndarray, " D"]  # (D,), standard deviations
-    # (D,), false where the prior says nothing: the middle is then 0, the width that of the box
+    middle: Float[np.ndarray, " D"]
+    width: Float[np.ndarray, " D"]  # standard deviations
+    # False where the prior says nothing: the middle is then 0, the width that of the box
     is_known: Bool[np.ndarray, " D"]
     is_prior: bool  # whether it is of a prior; false of a density that is one function
 
@@ -178,7 +178,7 @@ def _along_line(values: Float[np.ndarray, " points"]) -> tuple[float, float] | N
     >>> _along_line(0 * LINE) is None
     True
     """
-    from scipy import interpolate  # here, for it takes long to import
+    from scipy import interpolate  # here, because it takes long to import
 
     known = np.isfinite(values)
     if not known.any():

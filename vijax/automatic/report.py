@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
@@ -23,6 +23,10 @@ from vijax.models.energies.density import with_guide
 from vijax.trust import psis
 from vijax.trust.psis import RELIABLE as RELIABLE_KHAT
 from vijax.xla import keys
+
+if TYPE_CHECKING:
+    from vijax.automatic.gaussian import Gaussian
+    from vijax.automatic.mixture import Mixture
 
 FEWEST_DRAWS = 50.0  # effective draws that are needed to judge moments by importance weights
 
@@ -233,7 +237,7 @@ def of_mixture(model: Model, parts: int) -> Algorithm:
     return advi(with_guide(model, guide, is_framed=True), guide=guide)
 
 
-def _begun(alg: Algorithm, q: Q, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+def _begun(alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """Returns the fit at N(0, I) of a frame."""
     key_init, _, _ = keys.of_run(key)
     state: State = alg.init(key_init)._replace(hyper={"frame": frame.frame()})

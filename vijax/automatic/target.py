@@ -75,8 +75,8 @@ class Target:
         return self._model.reads_data
 
     def log_priors(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Returns the log prior: the part that does not depend on groups; of a density without groups all of it. NaN
-        and +inf become -inf."""
+        """Returns the log prior: the part that does not depend on groups, all of it where there are none. NaN and +inf
+        become -inf."""
         if not self.has_prior:
             return self.values(x)
         program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
@@ -95,7 +95,7 @@ class Target:
         return self._over(_product, x, v)
 
     def _over(self, ask: Callable, *x: np.ndarray) -> Any:
-        """Returns what is asked of log p at all points, from a program that takes `AT_ONCE` of them."""
+        """Returns values or derivatives of log p at all points, by a program that takes `AT_ONCE` of them."""
         program = kept(self._model, ask, lambda model: step_jit(_at_points(ask, model)))
         parts = []
         for start in range(0, len(x[0]), AT_ONCE):

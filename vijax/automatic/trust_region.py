@@ -250,7 +250,8 @@ def stage_of(found: list[Found], num_starts: int, sitting: Sitting | None, gradi
         return filled
 
     rows = [(*one.mode, one.num_starts, one.elbo) for one in found]
-    return Stage(*map(padded, zip(*rows, strict=True)), sitting, gradients)
+    x, values, sds, counts, elbos = map(padded, zip(*rows, strict=True))
+    return Stage(x, values, sds, counts, elbos, sitting, gradients)
 
 
 def stage_like(dim: int, num_starts: int, is_full: bool) -> Stage:

@@ -104,14 +104,7 @@ def verdict(
 ) -> str:
     """Returns a few sentences: how it ended; how near q is to the posterior; means and sds, tails, and other modes.
 
-    Args:
-      q: the `Gaussian` or `Mixture`.
-      gap: a lower bound on KL(q || p), nats (`vijax.automatic.report.Report`).
-      khat: tail of the importance ratios.
-      searched: modes and labels that the starts found.
-      zero: share of the draws of q where the density is zero.
-      off: how far means and sds are off; None where that was not judged.
-      rounding: of the log density, nats.
+    q is a `Gaussian` or `Mixture`, `searched` is `Report.others`, and the other arguments have the names of `Report`.
 
     >>> import numpy as np
     >>> from vijax.automatic.gaussian import Gaussian
@@ -269,7 +262,7 @@ NO_GRADIENTS_LEFT = "A mixture of normals was not tried, for its gradients are b
 
 
 def mixture_spent(ended: Ended, rise: float, limit: int) -> str:
-    """Says what more gradients would gain, where a mixture ended for want of them; empty where it did not."""
+    """Says how much a mixture still gained where it stopped at the limit of gradients; empty where it did not."""
     if ended is not Ended.SPENT:
         return ""
     stopped = f"The mixture stopped at the limit of {limit:,} gradients"

@@ -30,15 +30,8 @@ OTHER_MODES = "Other modes were not looked for: vijax.auto searches for them; or
 
 
 def of(said: Any, outcome: str, q: Any, variables: Variables, has_others: bool) -> str:
-    """Returns the verdict: a few sentences.
-
-    Args:
-      said: the `vijax.automatic.judged.Judgement`.
-      outcome: how the fit ended.
-      q: of the free coordinates.
-      variables: their names.
-      has_others: whether there are conjugate globals beside the free variables.
-    """
+    """Returns the verdict, a few sentences, by a `vijax.automatic.judged.Judgement` (`said`) of q of the free
+    coordinates; `outcome` says how the fit ended, `has_others` that there are conjugate globals too."""
     seen = sentences(said, q, variables, has_others)
     if said.usable:
         return " ".join([f"{outcome}.", *seen, OTHER_MODES])

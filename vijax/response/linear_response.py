@@ -118,7 +118,7 @@ def of_conjugate(fit: Fit, data: Any, of: Callable | None) -> Covariances:
     mean = of or (lambda q: q.mean())
     message = quick_jit(lambda q: q.with_naturals(jax.grad(own)(q.expected_stats())))
     _check_settled(q, tree.add(prior, message(q)))
-    change, means = quick_jit(_change_of_message(closed))(q), quick_jit(mean)(q)
+    change, means = quick_jit(lambda q: _change_of_message(closed, q))(q), quick_jit(mean)(q)
     fisher, pushed = (np.asarray(x, np.float64) for x in quick_jit(lambda q: (_fisher(q), _pushed(q, mean)))(q))
     change = np.asarray(change, np.float64)
     _check_change(q, message, fisher, change)
@@ -126,16 +126,12 @@ def of_conjugate(fit: Fit, data: Any, of: Callable | None) -> Covariances:
     return covariances(means, pushed @ response @ pushed.T)
 
 
-def _change_of_message(bound: Bound) -> Callable[[Product], Float[Array, "P P"]]:
-    """Returns a function from q to M, computed in batches of columns."""
-
-    def change(q: Product) -> Float[Array, "P P"]:
-        flat, unravel = ravel_pytree(q.expected_stats())
-        slope = jax.grad(lambda s: bound(unravel(s)))
-        column = lambda v: jax.jvp(slope, (flat,), (v,))[1]
-        return jax.lax.map(column, jnp.eye(flat.size, dtype=flat.dtype), batch_size=AT_ONCE)
-
-    return change
+def _change_of_message(bound: Bound, q: Product) -> Float[Array, "P P"]:
+    """Returns M, computed in batches of columns."""
+    flat, unravel = ravel_pytree(q.expected_stats())
+    slope = jax.grad(lambda s: bound(unravel(s)))
+    column = lambda v: jax.jvp(slope, (flat,), (v,))[1]
+    return jax.lax.map(column, jnp.eye(flat.size, dtype=flat.dtype), batch_size=AT_ONCE)
 
 
 def _fisher(q: Product) -> Float[Array, "P P"]:
@@ -185,7 +181,7 @@ def _group_bound(energy: Energy, stats: PyTree, group: PyTree, hyper: Any) -> Fl
     return affine.value + sum(jnp.sum(q.log_normalizer()) for q in exact.values())
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- checks of a conjugate fit ----------------------------------------------------------------------------------------
 def _check(spec: Spec, q: Product) -> None:
     model, energy = spec.model, spec.model.queries.get("energy")
     remedy = "Use vijax.auto or a sampler for the covariances of others."

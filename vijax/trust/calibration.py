@@ -95,20 +95,15 @@ def _keys(key: PRNGKeyArray, num: int) -> list[PRNGKeyArray]:
 
 def _ranks(truth: PyTree, draws: PyTree, ties: np.random.Generator, which: str) -> tuple[PyTree, int]:
     """Ranks of the true values, and the number of draws."""
-    wanted, structure = str(jax.tree.structure(truth)), str(jax.tree.structure(draws))
-    require(wanted == structure, "fit_and_sample", f"draws like the parameters, {wanted}", structure)
+    known, structure = str(jax.tree.structure(truth)), str(jax.tree.structure(draws))
+    require(known == structure, "fit_and_sample", f"draws like the parameters, {known}", structure)
     truth = jax.tree.map(lambda x: finite_array(f"draw_prior, {which}", x), truth)
     draws = jax.tree.map(lambda x: finite_array(f"fit_and_sample, {which}", x), draws)
-    num = _num_draws([x.shape for x in jax.tree.leaves(truth)], [x.shape for x in jax.tree.leaves(draws)])
-    return jax.tree.map(lambda x, d: _rank(x, d, ties), truth, draws), num
-
-
-def _num_draws(wanted: list[tuple[int, ...]], shapes: list[tuple[int, ...]]) -> int:
-    """L, the leading axis of all draws; ValueError where there is none."""
+    wanted, shapes = ([x.shape for x in jax.tree.leaves(part)] for part in (truth, draws))
     num = shapes[0][0] if shapes and shapes[0] else 0
     fits = num > 0 and shapes == [(num, *shape) for shape in wanted]
     require(fits, "fit_and_sample", f"one axis of draws before the shapes {wanted}", shapes)
-    return num
+    return jax.tree.map(lambda x, d: _rank(x, d, ties), truth, draws), num
 
 
 def _rank(truth: np.ndarray, draws: np.ndarray, ties: np.random.Generator) -> np.ndarray:
