@@ -37,13 +37,8 @@ from vijax.arguments import checked, whole
 from vijax.checks import require
 from vijax.families import Family, MultivariateNormal, Normal
 from vijax.families.vector.blocks import Blocks
-<<<<<<< HEAD:vijax/inference/estimator/scores.py
 from vijax.families.vector.matrices import matvec, solve_lower, symmetric
 from vijax.inference.estimator.base import Estimator, Placed
-=======
-from vijax.families.vector.matrices import matvec, solve_lower
-from vijax.inference.estimator.base import Estimator
->>>>>>> h-fam:vijax/inference/estimator/least_squares.py
 
 
 @checked
