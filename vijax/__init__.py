@@ -1,7 +1,6 @@
 """vijax: variational inference by automatic differentiation, in JAX."""
 
-import vijax.xla.blas  # isort: skip  (first: OpenBLAS reads its settings when it is loaded)
-import vijax.xla.runtime  # noqa: F401  # isort: skip  (and XLA its flags when it starts)
+import vijax.xla.blas  # noqa: F401  # isort: skip  (first: OpenBLAS reads its settings when it is loaded)
 
 import importlib
 import sys

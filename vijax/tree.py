@@ -155,11 +155,34 @@ def count_non_finite(a: PyTree) -> Int[Array, ""]:
     >>> int(count_non_finite({"x": jnp.array([1.0, jnp.nan, jnp.inf]), "n": jnp.arange(3)}))
     2
     """
-    floats = [x for x in jax.tree.leaves(a) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
-    return sum((jnp.sum(~jnp.isfinite(x), dtype=jnp.int32) for x in floats), jnp.zeros((), jnp.int32))
+    counts = lambda xs: sum((jnp.sum(~jnp.isfinite(x), dtype=jnp.int32) for x in xs), jnp.zeros((), jnp.int32))
+    small, large = _floats(a)
+    return counts(small) + _unless_finite(large, jnp.zeros((), jnp.int32), counts)
 
 
 def all_finite(a: PyTree) -> Bool[Array, ""]:
     """Returns True where every entry of every floating leaf is finite."""
-    checks = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(a) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
-    return jnp.all(jnp.array(checks)) if checks else jnp.array(True)
+    every = lambda xs: jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in xs])) if xs else jnp.array(True)
+    small, large = _floats(a)
+    return every(small) & _unless_finite(large, jnp.array(True), every)
+
+
+LARGE = 1 << 14
+"""Numbers of a matrix from which its sums are looked at first."""
+
+
+def _floats(a: PyTree) -> tuple[list[Array], list[Array]]:
+    """The floating leaves: small ones and vectors, and large matrices."""
+    floats = [x for x in jax.tree.leaves(a) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
+    is_large = lambda x: jnp.ndim(x) > 1 and jnp.size(x) >= LARGE
+    return [x for x in floats if not is_large(x)], [x for x in floats if is_large(x)]
+
+
+def _unless_finite(xs: list[Array], otherwise: Array, look: Callable[[list[Array]], Array]) -> Array:
+    """`otherwise` where all entries are finite, and else `look(xs)`. Sums over rows tell most of the time: they are not
+    finite where an entry is not. They are a product with ones, four times as fast on a CPU as a look at each entry."""
+    if not xs:
+        return otherwise
+    sums = [jnp.ones(x.size // x.shape[-1], x.dtype) @ x.reshape(-1, x.shape[-1]) for x in xs]
+    finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in sums]))
+    return jax.lax.cond(finite, lambda xs: otherwise, look, xs)

@@ -11,11 +11,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.extend.random import threefry_2x32
 
 from vijax import tree
 from vijax.fitting.step_infos import Told
+from vijax.inference.state import State
 from vijax.xla.blas import VARIABLE
 from vijax.xla.compiler import STEP, usable
 from vijax.xla.random_bits import in_one_piece
@@ -85,3 +87,33 @@ def test_xla_factorises_by_the_lapack_of_scipy_which_reads_how_long_its_threads_
     assert any(VARIABLE.encode() in library.read_bytes() for library in libraries), (
         "vijax.xla.blas is not needed any more"
     )
+
+
+def test_sums_of_large_matrices_tell_exactly_whether_they_are_finite() -> None:
+    """Also where a sum overflows though no entry is infinite, and where infinities of both signs meet."""
+    count, every = jax.jit(tree.count_non_finite), jax.jit(tree.all_finite)
+    shape = (2, tree.LARGE // 128, 64)
+    plain, huge = jnp.ones(shape), jnp.full(shape, 3e38)
+    both = plain.at[0, 0, 5].set(jnp.inf).at[0, 1, 5].set(-jnp.inf).at[1, 2, 3].set(jnp.nan)
+    for large, number in ((plain, 0), (huge, 0), (both, 3)):
+        for small, more in ((jnp.ones(3), 0), (jnp.array([1.0, jnp.nan]), 1)):
+            found = {"large": large, "small": small, "whole": jnp.arange(3)}
+            assert int(count(found)) == number + more
+            assert bool(every(found)) == (number + more == 0)
+
+
+def test_steps_of_networks_have_fusion_emitters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chosen by the numbers that the optimiser keeps, so that a run that goes on has the same program."""
+    from vijax.fitting import loop
+
+    def program(numbers: int) -> Any:
+        chosen = []
+        for name in ("step_jit", "training_jit"):
+            jit = lambda fn, name=name, **more: lambda *args: chosen.append(name)
+            monkeypatch.setattr(loop, name, jit)
+        state = State(*[None] * len(State._fields))._replace(opt_state=jnp.zeros(numbers))
+        loop.run_chunk(lambda: None, 1, jax.random.key(0), state, None, np.int32(1))  # type: ignore[arg-type]
+        return chosen
+
+    assert program(loop.NETWORK) == ["training_jit"]
+    assert program(loop.NETWORK - 1) == ["step_jit"]

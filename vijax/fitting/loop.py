@@ -19,8 +19,11 @@ from vijax.fitting.restarts import in_runs
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Info, State
 from vijax.inference.stopping import observed
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.compiler import kept, numbers_in, step_jit, training_jit
 from vijax.xla.random_bits import in_one_piece
+
+NETWORK = 1 << 17
+"""Numbers that the optimiser of learnt points keeps, from which these are networks: Adam keeps two for each weight."""
 
 
 def run_chunk(
@@ -49,7 +52,10 @@ def run_chunk(
     Returns:
       The state after the steps, and their infos, valid up to `num_steps`; without the groups' own bounds.
     """
-    program = kept(step, "chunk", lambda step: step_jit(partial(_chunk, step), static_argnums=(0, 5), donate_argnums=2))
+    learnt = getattr(state, "states", state).opt_state  # of restarts those of all
+    compiled = training_jit if numbers_in(learnt) >= NETWORK else step_jit
+    make = lambda step: compiled(partial(_chunk, step), static_argnums=(0, 5), donate_argnums=2)
+    program = kept(step, ("chunk", compiled), make)
     return program(length, key, state, batches, num_steps, is_watched)
 
 

@@ -37,6 +37,7 @@ from vijax.inference.stopping import watch
 from vijax.inference.update import Update
 from vijax.inference.update.descend import ADAM
 from vijax.xla import by_value, ordering
+from vijax.xla.lapack import guarded
 from vijax.xla.random_bits import in_one_piece
 
 ByName = Mapping[str, Any] | PerVariable[Any]
@@ -243,6 +244,9 @@ class _Step(_OfChoices):
     """`Algorithm.step`."""
 
     def __call__(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+        return guarded(self._taken)(key, state, batch)
+
+    def _taken(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
         check_state(key, state, State)
         spec, key = self.spec, in_one_piece(key)
         batch = self._batch(batch)

@@ -20,6 +20,7 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.intake import taken
 from vijax.contract.model import Model
 from vijax.models.energies.energy import Energy, energy_of
+from vijax.xla.lapack import guarded
 
 
 class Draws(NamedTuple):
@@ -76,6 +77,7 @@ def gibbs(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+@guarded
 def _chain(
     model: Model, num_samples: int, burn_in: int, thin: int, keep_locals: bool, data: PyTree, key: PRNGKeyArray
 ) -> Draws:
