@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vijax.xla.lapack import guarded
+
 LogJoint = Callable[[Float[Array, " K"]], Float[Array, ""]]
 
 
@@ -75,6 +77,7 @@ def gaussian_by_lbfgs(
         return x[:size], factor.at[lower].set(x[2 * size :])
 
     @jax.jit
+    @guarded
     def loss(x: Array) -> tuple[Array, Array]:
         return jax.value_and_grad(lambda x: -gaussian_bound(log_joint, *unpack(x), noise, weights))(x)
 

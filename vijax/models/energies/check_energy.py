@@ -16,6 +16,7 @@ from vijax.checks import require, require_integers
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, Model
 from vijax.models.energies.energy import Energy, energy_of
+from vijax.xla.lapack import guarded
 
 CLOSE = 1e-3
 """Nats, and relative to the energy in size: float32 holds a sum of large terms to no more."""
@@ -74,7 +75,7 @@ def check_energy(
         return spec.possible(stats, group, settings), _impossible(spec, stats, group, settings), density, base
 
     keys = jax.random.split(key, (num_draws, size))
-    energies, counts, densities, base = jax.jit(jax.vmap(jax.vmap(one), (0, None)))(keys, groups)
+    energies, counts, densities, base = jax.jit(guarded(jax.vmap(jax.vmap(one), (0, None))))(keys, groups)
     shape = densities.shape
     remedy = "Sum over its terms: jnp.sum(...)."
     require(shape == (num_draws, size), "log_density", "a number for each group", f"shape {shape[2:]}", remedy)
