@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from vijax.algorithms import pg_svi
 from vijax.contract.model import Hyper
+from vijax.families.base import as_float
 from vijax.fitting.result import Fit
 from vijax.inference.expectation import exact
 from vijax.inference.likelihood import Likelihood, bernoulli_logit
@@ -100,6 +101,7 @@ def _model(
         prior,
         likelihood,
         np.ones(num_sites),
+        as_float,
         new,
         exact(),
         {**hyper, **own, "inputs": inputs},  # type: ignore[arg-type]

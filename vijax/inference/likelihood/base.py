@@ -49,6 +49,7 @@ class Likelihood(Remade):
       width: the length over which it bends.
       log_concave: log p(y | z) is concave in z for every y, so that every site has nonnegative precision.
       closed_form: (y, m, v) -> `Moments`, where known.
+      density: (y, m, v) -> E p(y | z), where known.
       check: raises ValueError for observations outside the support, naming the first such site.
       mean: z -> E[y | z], for labels -1 and +1 the probability of +1; None where it is not known.
       cdf: (y, z) -> P(Y <= y | z); None for labels, and where it is not known.
@@ -65,6 +66,7 @@ class Likelihood(Remade):
     width: float | Array = 3.0
     log_concave: bool = False
     closed_form: Callable[[Any, Array, Array], Moments] | None = None
+    density: Callable[[Any, Array, Array], Array] | None = None
     check: Callable[[Any], None] = _anything
     mean: Callable[[Array], Array] | None = None
     cdf: Callable[[Any, Array], Array] | None = None

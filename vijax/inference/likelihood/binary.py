@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
@@ -10,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.inference.likelihood.base import Likelihood, require_sites
+from vijax.inference.likelihood.base import Likelihood, Moments, require_sites
+from vijax.inference.likelihood.log_sigmoid import of_log_sigmoid
+from vijax.inference.likelihood.normal_tail import log_ndtr
 from vijax.xla.by_value import by_value
-
-_LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 @by_value
@@ -23,10 +22,17 @@ def bernoulli_logit() -> Likelihood:
     >>> float(bernoulli_logit().log_prob(1, jnp.array(0.0)))
     -0.6931471824645996
     """
+
+    def closed_form(y: Any, m: Array, v: Array) -> Moments:
+        value, slope, curvature = of_log_sigmoid(y * m, v)
+        return Moments(value, y * slope, curvature)
+
     return Likelihood(
         lambda y, z: jax.nn.log_sigmoid(y * z),
         name="bernoulli_logit",
         log_concave=True,
+        closed_form=closed_form,
+        density=lambda y, m, v: of_log_sigmoid(-y * m, v).slope,
         check=lambda y: _check_labels(y, "bernoulli_logit"),
         mean=jax.nn.sigmoid,
         sample=lambda key, z: _signs(z + jax.random.logistic(key, z.shape, z.dtype)),
@@ -40,6 +46,7 @@ def bernoulli_probit() -> Likelihood:
         lambda y, z: log_ndtr(y * z),
         name="bernoulli_probit",
         log_concave=True,
+        density=lambda y, m, v: jax.scipy.special.ndtr(y * m * jax.lax.rsqrt(1.0 + v)),
         check=lambda y: _check_labels(y, "bernoulli_probit"),
         mean=jax.scipy.special.ndtr,
         sample=lambda key, z: _signs(z + jax.random.normal(key, z.shape, z.dtype)),
@@ -95,22 +102,6 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
 
 def _signs(z: Array) -> Array:
     return jnp.where(z > 0, 1.0, -1.0).astype(z.dtype)
-
-
-def log_ndtr(z: Float[Array, ""]) -> Float[Array, ""]:
-    """log Phi(z), with derivatives that do not cancel: for z < -5,
-
-    log Phi(z) = -z^2/2 - log sqrt(2 pi) + log M(-z),   M(t) = 1/(t + 1/(t + 2/(t + 3/(t + ...)))) (Mills' ratio).
-
-    >>> float(jax.grad(log_ndtr)(jnp.float32(-1e4)))
-    10000.0
-    """
-    near, far = jnp.maximum(z, -5.0), -jnp.minimum(z, -5.0)
-    fraction = far
-    for n in range(16, 0, -1):
-        fraction = far + n / fraction
-    tail = -0.5 * far**2 - _LOG_ROOT_TWO_PI - jnp.log(fraction)
-    return jnp.where(z > -5.0, jax.scipy.special.log_ndtr(near), tail)
 
 
 def _check_labels(y: Any, name: str) -> None:

@@ -11,7 +11,8 @@ from jaxtyping import Array, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import as_float
-from vijax.inference.likelihood.base import Likelihood, require_sites
+from vijax.inference.likelihood.base import Likelihood, Moments, require_sites
+from vijax.inference.likelihood.log_sigmoid import of_log_sigmoid
 from vijax.xla.by_value import by_value
 
 
@@ -40,13 +41,24 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
         k = jnp.asarray(y).astype(jnp.int32)
         return inner[jnp.clip(k - 1, 0, num_classes - 2)], inner[jnp.clip(k, 0, num_classes - 2)]
 
-    def log_prob(y: Any, z: Array) -> Array:
+    def parts(y: Any) -> tuple[Array, Array, Array]:
+        """True where there is an edge below, where there is one above; and log(1 - e^(a-b)) where there are both."""
         lower, upper = edges(y)
-        first, last = y == 0, y == num_classes - 1
-        width = jnp.where(first | last, 1.0, upper - lower)
-        above = jnp.where(first, 0.0, jax.nn.log_sigmoid(z - lower))
-        below = jnp.where(last, 0.0, jax.nn.log_sigmoid(upper - z))
-        return above + below + jnp.where(first | last, 0.0, jnp.log(-jnp.expm1(-width)))
+        has_lower, has_upper = y != 0, y != num_classes - 1
+        width = jnp.where(has_lower & has_upper, upper - lower, 1.0)
+        return has_lower, has_upper, jnp.where(has_lower & has_upper, jnp.log(-jnp.expm1(-width)), 0.0)
+
+    def log_prob(y: Any, z: Array) -> Array:
+        (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
+        above = jnp.where(has_lower, jax.nn.log_sigmoid(z - lower), 0.0)
+        below = jnp.where(has_upper, jax.nn.log_sigmoid(upper - z), 0.0)
+        return above + below + known
+
+    def closed_form(y: Any, m: Array, v: Array) -> Moments:
+        (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
+        above = [jnp.where(has_lower, x, 0.0) for x in of_log_sigmoid(m - lower.astype(m.dtype), v)]
+        below = [jnp.where(has_upper, x, 0.0) for x in of_log_sigmoid(upper.astype(m.dtype) - m, v)]
+        return Moments(above[0] + below[0] + known.astype(m.dtype), above[1] - below[1], above[2] + below[2])
 
     def check(y: Any) -> None:
         classes = np.asarray(y)
@@ -62,6 +74,7 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
         name="ordinal_logit",
         kinks=lambda y: jnp.stack(edges(y)),
         log_concave=True,
+        closed_form=closed_form,
         check=check,
         sample=sample,
     )

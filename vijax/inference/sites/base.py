@@ -13,6 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+TALL = 4
+"""Rows for each feature from which the inverse of a factor of the features pays."""
+
 
 class Sites(NamedTuple):
     """One Gaussian factor per predictor, exp(linear z - precision z^2 / 2)."""
@@ -60,8 +63,8 @@ class Prior(Protocol):
     def condition(self, sites: Sites) -> Factor:
         """Factorises the posterior; its arrays are NaN outside the domain."""
 
-    def marginals(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Array]:
-        """Mean and variance of the predictors of these sites."""
+    def marginals(self, factor: Factor, rows: Int[Array, " rows"] | None = None) -> tuple[Array, Array]:
+        """Mean and variance of the predictors of these sites; of all without a copy of the features, if None."""
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of new predictors, in the prior's own terms."""

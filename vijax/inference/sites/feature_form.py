@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
-from vijax.inference.sites.base import Factor, Sites, finite, log_det_from, root_of
+from vijax.inference.sites.base import TALL, Factor, Sites, finite, log_det_from, root_of
 from vijax.tree import register
 
 
@@ -35,14 +35,13 @@ class FeatureForm:
         """One Cholesky factorisation of P."""
         return factorised(_precision(self.features, sites.precision), self.features.T @ sites.linear)
 
-    def marginals(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Array]:
+    def marginals(self, factor: Factor, rows: Int[Array, " rows"] | None = None) -> tuple[Array, Array]:
         """See `Prior`."""
-        return self.predict(factor, self.features[rows])
+        return self.predict(factor, self.features if rows is None else self.features[rows])
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of predictors with features `new`, (T, D)."""
-        whitened = solve_triangular(factor.cholesky, new.T, lower=True)
-        return new @ factor.weights, jnp.sum(whitened**2, 0)
+        return new @ factor.weights, jnp.sum(_whitened(factor.cholesky, new) ** 2, 1)
 
     def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
         """See `Prior`."""
@@ -62,6 +61,14 @@ class FeatureForm:
     def in_domain(self, sites: Sites) -> Bool[Array, ""]:
         """P has a Cholesky factor, which need not be tried while g >= 0."""
         return positive_definite(sites, lambda: _precision(self.features, sites.precision))
+
+
+def _whitened(cholesky: Float[Array, "dim dim"], new: Float[Array, "T dim"]) -> Float[Array, "T dim"]:
+    """Vectors C^-1 x, one a row. For many rows C^-1 is worked out first: a product takes a third of a solve's time."""
+    if len(new) < TALL * len(cholesky):
+        return solve_triangular(cholesky, new.T, lower=True).T
+    inverse = solve_triangular(cholesky, jnp.eye(len(cholesky), dtype=cholesky.dtype), lower=True)
+    return jnp.matmul(new, inverse.T, precision="highest")
 
 
 def _precision(features: Array, g: Array) -> Float[Array, "dim dim"]:

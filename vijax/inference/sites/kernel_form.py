@@ -49,9 +49,10 @@ class KernelForm:
         # The root is kept too: every variance needs rows of C^-1 S.
         return Factor(cholesky, jnp.stack([alpha, root]), log_det_from(cholesky), quadratic)
 
-    def marginals(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Array]:
+    def marginals(self, factor: Factor, rows: Int[Array, " rows"] | None = None) -> tuple[Array, Array]:
         """See `Prior`."""
-        return self.predict(factor, (self.kernel[:, rows], jnp.diagonal(self.kernel)[rows]))
+        cross, variance = self.kernel, jnp.diagonal(self.kernel)
+        return self.predict(factor, (cross, variance) if rows is None else (cross[:, rows], variance[rows]))
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of predictors with covariances `new = (K(X, X*), diag K(X*, X*))`."""

@@ -47,9 +47,10 @@ class SparseFeatureForm:
         linear = jnp.zeros_like(self.unit).at[self.columns].add(self.values * sites.linear[:, None])
         return factorised(self._precision(sites.precision), linear)
 
-    def marginals(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Array]:
+    def marginals(self, factor: Factor, rows: Int[Array, " rows"] | None = None) -> tuple[Array, Array]:
         """See `Prior`."""
-        return self.predict(factor, (self.columns[rows], self.values[rows]))
+        new = (self.columns, self.values)
+        return self.predict(factor, new if rows is None else (self.columns[rows], self.values[rows]))
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of predictors with features `new = (columns, values)`, padded rows."""
