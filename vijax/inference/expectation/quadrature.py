@@ -8,10 +8,14 @@ To Gauss-Hermite quadrature log sigma(z) under N(0, 1e5) is a function with a ki
 
 so that on each piece the nearest singularity of l is about as far as the piece is long, and Gauss-Legendre
 quadrature converges geometrically on all of them, uniformly in m, v, c and w.
+
+While no standard deviation exceeds w, 81 equidistant nodes (in float32 39) serve as well, if l is analytic nearer to
+the line than that; which of the two is taken is decided for all sites together, at each call.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -55,12 +59,19 @@ def quadrature(num_nodes: int = 16) -> Expectation:
         del key
         likelihood = as_likelihood(likelihood)
 
-        def one(y: Any, m: Array, v: Array) -> Moments:
-            z, weight = nodes(likelihood, y, m, v, num_nodes)
-            three = jax.vmap(lambda x: derivatives(likelihood.log_prob, y, x))(z)
-            return Moments(*(jnp.sum(weight * x) for x in three))
+        def by(placed: Callable[..., tuple[Array, Array]]) -> Moments:
+            def one(y: Any, m: Array, v: Array) -> Moments:
+                z, weight = placed(likelihood, y, m, v)
+                three = jax.vmap(lambda x: derivatives(likelihood.log_prob, y, x))(z)
+                return Moments(*(jnp.sum(weight * x) for x in three))
 
-        return jax.vmap(one)(y, m, v)
+            return jax.vmap(one)(y, m, v)
+
+        composite = lambda: by(functools.partial(nodes, num_nodes=num_nodes))
+        if not likelihood.analytic:
+            return composite()
+        are_narrow = jnp.all(jnp.sqrt(v) <= likelihood.width)
+        return jax.lax.cond(are_narrow, lambda: by(_equidistant), composite)
 
     return estimate
 
@@ -136,6 +147,17 @@ def nodes(likelihood: Likelihood, y: Any, m: Array, v: Array, num_nodes: int) ->
     x = (middle[:, None] + half[:, None] * jnp.asarray(t, scale.dtype)).ravel()
     weight = (half[:, None] * jnp.asarray(w, scale.dtype)).ravel() * jnp.exp(-0.5 * x**2)
     return m + scale * x, weight / jnp.sum(weight)
+
+
+def _equidistant(likelihood: Likelihood, y: Any, m: Array, v: Array) -> tuple[Array, Array]:
+    """Nodes m + s h k and weights of the trapezoidal rule. With no singularity nearer than a standard deviation it is
+    in error by about 2 exp(1/2 - 2 pi / h): 1e-12 of the integrand in float64, 3e-8 in float32."""
+    del likelihood, y
+    step, reach = (0.22, _REACH) if m.dtype == jnp.float64 else (0.34, 6.5)
+    x = step * np.arange(-int(reach / step), int(reach / step) + 1)
+    weight = np.exp(-0.5 * x**2)
+    scale = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)
+    return m + scale * jnp.asarray(x, m.dtype), jnp.asarray(weight / weight.sum(), m.dtype)
 
 
 def _breaks(kinks: Float[Array, " kinks"], width: Array) -> Float[Array, " breaks"]:

@@ -47,6 +47,8 @@ class Likelihood(Remade):
       name: its name in messages.
       kinks: y -> where log p(y | .) bends, shape (J,): quadrature is refined there.
       width: the length over which it bends.
+      analytic: log p(y | .) has no singularity nearer to the real line than about `width`: one rule of few nodes then
+        serves while the standard deviations of all predictors are below `width`.
       log_concave: log p(y | z) is concave in z for every y, so that every site has nonnegative precision.
       closed_form: (y, m, v) -> `Moments`, where known.
       density: (y, m, v) -> E p(y | z), where known.
@@ -64,6 +66,7 @@ class Likelihood(Remade):
     name: str = "a likelihood of your own"
     kinks: Callable[[Any], Float[Array, " kinks"]] = _at_zero
     width: float | Array = 3.0
+    analytic: bool = False
     log_concave: bool = False
     closed_form: Callable[[Any, Array, Array], Moments] | None = None
     density: Callable[[Any, Array, Array], Array] | None = None

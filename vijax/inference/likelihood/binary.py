@@ -30,6 +30,7 @@ def bernoulli_logit() -> Likelihood:
     return Likelihood(
         lambda y, z: jax.nn.log_sigmoid(y * z),
         name="bernoulli_logit",
+        analytic=True,
         log_concave=True,
         closed_form=closed_form,
         density=lambda y, m, v: of_log_sigmoid(-y * m, v).slope,
@@ -45,6 +46,7 @@ def bernoulli_probit() -> Likelihood:
     return Likelihood(
         lambda y, z: log_ndtr(y * z),
         name="bernoulli_probit",
+        analytic=True,
         log_concave=True,
         density=lambda y, m, v: jax.scipy.special.ndtr(y * m * jax.lax.rsqrt(1.0 + v)),
         check=lambda y: _check_labels(y, "bernoulli_probit"),
@@ -94,6 +96,7 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
         name="noisy_labels",
         kinks=kinks,
         width=clean.width,
+        analytic=clean.analytic,
         check=lambda y: _check_labels(y, "noisy_labels"),
         mean=clean.mean,
         sample=None if clean.sample is None else sample,

@@ -80,6 +80,7 @@ def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
         log_prob,
         name="negative_binomial",
         kinks=lambda y: jnp.log(r)[None],
+        analytic=True,
         log_concave=True,
         check=lambda y: _check_counts(y, "negative_binomial"),
         mean=jnp.exp,

@@ -117,6 +117,7 @@ def student_t(degrees: Positives = 4.0, scale: Positives = 1.0) -> Likelihood:
         name="student_t",
         kinks=lambda y: jnp.atleast_1d(y),
         width=s * jnp.sqrt(nu),
+        analytic=True,
         check=lambda y: require_sites(np.isfinite(np.asarray(y)), "student_t", "finite numbers", y),
         mean=lambda z: z,
         cdf=cdf,
