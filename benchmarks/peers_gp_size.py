@@ -5,7 +5,7 @@
     python benchmarks/peers_gp_size.py inducing ours --inducing 200     # or gpflow, gpjax: N = 20,000
 
 One process for each line, one thread. Labels of a smooth function of two columns with noise; kernel 4 exp(-d^2 / 2),
-fixed; logistic likelihood. GPflow 2.9.2 and GPJax want environments of their own. `inducing` is the time of one step on
+fixed; logistic likelihood. GPflow 2.9.2 and GPJax 1.0.0 want environments of their own. `inducing` is the time of one step on
 all data, and of a pass in minibatches of 200: natural gradients in vijax and GPflow (`SVGP`, whitened, 20 Gauss-Hermite
 points), Adam on the whitened bound in GPJax. CPU seconds; medians.
 """
@@ -112,29 +112,27 @@ def step_gpflow(n: int, m: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
 
     whole = tf.constant(x), tf.constant(y)
     parts = [(tf.constant(x[i : i + BATCH]), tf.constant(y[i : i + BATCH])) for i in range(0, n, BATCH)]
-    return lambda: step(*whole), lambda: [step(*part) for part in parts]
+    return lambda: step(*whole), lambda: [step(a, b) for a, b in parts]
 
 
 def step_gpjax(n: int, m: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    import equinox as eqx
     import gpjax as gpx
     import jax
     import optax
-    from flax import nnx
 
     x, y, _ = data(n)
     x, y = x.astype(np.float32), (y[:, None] > 0).astype(np.float32)
-    prior = gpx.gps.Prior(
-        mean_function=gpx.mean_functions.Zero(), kernel=gpx.kernels.RBF(lengthscale=1.0, variance=4.0)
-    )
-    posterior = prior * gpx.likelihoods.Bernoulli(num_datapoints=n)
-    q = gpx.variational_families.WhitenedVariationalGaussian(posterior=posterior, inducing_inputs=x[:m], jitter=1e-3)
-    graph, params, rest = nnx.split(q, gpx.parameters.Parameter, ...)
+    kernel = gpx.kernels.RBF(lengthscale=1.0, variance=4.0)
+    prior = gpx.gps.Prior(mean_function=gpx.mean_functions.Zero(), kernel=kernel)
+    q = gpx.variational_families.WhitenedVariationalGaussian(prior * gpx.likelihoods.Bernoulli(), x[:m])
+    params, rest = eqx.partition(q, eqx.is_inexact_array)
     adam = optax.adam(0.01)
     opt = adam.init(params)
 
     @jax.jit
     def step(params: Any, opt: Any, a: Any, b: Any) -> Any:
-        loss = lambda p: -gpx.objectives.elbo(nnx.merge(graph, p, rest), gpx.Dataset(X=a, y=b))
+        loss = lambda p: -gpx.objectives.elbo(eqx.combine(p, rest), gpx.Dataset(X=a, y=b, n_total=n))
         moves, opt = adam.update(jax.grad(loss)(params), opt, params)
         return optax.apply_updates(params, moves), opt
 
