@@ -5,7 +5,7 @@
     python benchmarks/peers_gp_size.py inducing ours --inducing 200     # or gpflow, gpjax: N = 20,000
 
 One process for each line, one thread. Labels of a smooth function of two columns with noise; kernel 4 exp(-d^2 / 2),
-fixed; logistic likelihood. GPflow 2.9.2 and GPJax 1.0.0 want environments of their own. `inducing` is the time of one step on
+fixed; logistic likelihood. GPflow 2.9.2 and GPJax 1.0.0 want environments of their own. `inducing` times a step on
 all data, and of a pass in minibatches of 200: natural gradients in vijax and GPflow (`SVGP`, whitened, 20 Gauss-Hermite
 points), Adam on the whitened bound in GPJax. CPU seconds; medians.
 """
