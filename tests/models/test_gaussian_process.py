@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.programs import compiled, names_since
 from vijax.models.regressions.kernels import kernel_named
 
 DATA = Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
@@ -147,3 +148,60 @@ def test_a_likelihood_of_hyperparameters_may_bind_others_by_defaults():
     own = lambda hyper, scale=2.0: vi.likelihood.gaussian(scale * hyper["noise"])
     model = vi.models.gp(x, y, lambda hyper: rbf, own, hyper={"noise": 0.5}, jitter=1e-4)
     assert model.likelihood({"noise": jnp.array(0.5)}, {}).name == "gaussian"
+
+
+def close_inputs():
+    rng = np.random.default_rng(0)
+    x, new = (rng.normal(size=(n, 2)).astype(np.float32) for n in (400, 20))
+    return x, np.where(x[:, 0] + 0.5 * rng.normal(size=400) > 0, 1, -1), new
+
+
+@pytest.mark.parametrize(("jitter", "form"), [(1e-4, "whitened"), (1e-6, "whitened"), (1e-4, "kernel")])
+def test_a_kernel_within_the_rounding_of_float32_is_factorised_in_float64(jitter, form):
+    """Of 400 close inputs the least eigenvalue is the jitter, beside a largest of 2,600; float32 alone has no factor.
+    Predictions from given sites are the textbook's in float64."""
+    (x, y, new), lik = close_inputs(), vi.likelihood.bernoulli_logit()
+    model = vi.models.gp(x, y, "rbf", lik, hyper={"scale": 3.0, "length": 2.0}, jitter=jitter, form=form)
+    sites = vi.sites.Sites(jnp.asarray(0.4 * y, jnp.float32), jnp.full(400, 0.2, jnp.float32))
+    kernel = lambda a, b: 9.0 * np.exp(-np.sum((a[:, None].astype(float) - b[None]) ** 2, -1) / 8.0)
+    pull = np.linalg.solve(kernel(x, x) + (jitter + 1 / 0.2) * np.eye(400), kernel(x, new))
+    mean, variance = model.predict(sites, new)
+    assert mean.dtype == jnp.float32
+    np.testing.assert_allclose(mean, pull.T @ (0.4 * y / 0.2), atol=3e-4)
+    np.testing.assert_allclose(variance, 9.0 - np.sum(kernel(x, new) * pull, 0), atol=3e-4)
+
+
+def test_hyperparameters_are_learnt_through_a_factor_in_float64():
+    x, y, _ = close_inputs()
+    slopes = []
+    for is_double in (False, True):
+        with jax.enable_x64(is_double):
+            inputs = x.astype(np.float64 if is_double else np.float32)
+            hyper, lik = {"scale": 3.0, "length": 2.0}, vi.likelihood.bernoulli_logit()
+            model = vi.models.gp(inputs, y, "rbf", lik, hyper=hyper, jitter=1e-6)
+            sites = vi.sites.Sites(jnp.asarray(0.4 * y, inputs.dtype), jnp.full(400, 0.2, inputs.dtype))
+            slopes.append(jax.jit(jax.grad(lambda h, m=model, s=sites: m.elbo(s, h)))(model.hyper))
+    for name in ("scale", "length"):
+        assert slopes[0][name].dtype == jnp.float32
+        assert float(slopes[0][name]) == pytest.approx(float(slopes[1][name]), rel=1e-3)
+
+
+def test_a_kernel_that_is_singular_in_float64_too_is_refused():
+    x = np.zeros((3, 1))
+    expected = "kernel: expected a matrix positive definite in float64, .* Add jitter."
+    with pytest.raises(ValueError, match=expected):
+        vi.models.gp(x, np.ones(3), lambda a, b: a @ b.T - 1.0, vi.likelihood.bernoulli_logit(), jitter=0.0)
+
+
+def test_a_prediction_is_one_program():
+    """104 programs once, two seconds of compilation; and none for other inputs of that shape."""
+    x, y = np.linspace(0.0, 3.0, 11), np.where(np.arange(11) % 4 > 1, 1, -1)
+    model = vi.models.gp(x, y, "rbf", vi.likelihood.bernoulli_logit(), hyper={"scale": 1.5}, jitter=1e-4)
+    q = jax.jit(vi.pg_svi(model).init)(jax.random.key(0)).posterior
+    before = compiled()
+    first = model.predictive(q, np.linspace(0.5, 2.5, 6), 1)
+    assert [name for name in names_since(before) if name != "_nothing"] == ["densities"]
+    before = compiled()
+    model.predictive(q, np.linspace(0.0, 2.0, 6), -1)
+    assert names_since(before) == []
+    np.testing.assert_allclose(first, 0.5, atol=1e-6)  # of the prior

@@ -1,5 +1,6 @@
 """Expectations against adaptive quadrature that is told where to look, in float64; estimators against those."""
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -65,6 +66,28 @@ def test_float32_is_right_to_float32(name):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("name", ["bernoulli_probit", "negative_binomial", "student_t"])
+def test_few_equidistant_nodes_do_while_predictors_are_narrow(name):
+    """Beside the composite rule in float64, standard deviations up to the length over which the likelihood bends."""
+    row, rng = LIKELIHOODS[name], np.random.default_rng(0)
+    y = np.repeat(row.observations, 8)
+    m, part = np.float32(rng.normal(0, 4, len(y))), np.linspace(0.01, 0.999, len(y))
+
+    def moments(kind, is_analytic=True):
+        with jax.enable_x64(kind == np.float64):
+            lik = row.make()
+            assert lik.analytic
+            v = np.float32((part * float(lik.width)) ** 2)
+            lik = dataclasses.replace(lik, analytic=is_analytic)
+            sites = (jnp.asarray(x, kind) for x in (y, m, v))
+            return jax.jit(functools.partial(expectation.quadrature(), lik))(*sites, None)
+
+    found, want = [moments(kind) for kind in (np.float64, np.float32)], moments(np.float64, False)
+    for double, single, right in zip(*found, want, strict=True):
+        np.testing.assert_allclose(double, right, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(single, right, rtol=3e-6, atol=3e-6)
+
+
 def test_poisson_closed_form_and_its_limit():
     y, m = jnp.array([0.0, 3.0]), jnp.array([0.2, -1.0])
     poisson_by_nodes = jax.jit(functools.partial(expectation.quadrature(), likelihood.poisson_log()))
@@ -106,10 +129,12 @@ def test_monte_carlo_is_unbiased(name):
 
 
 def test_a_likelihood_of_ones_own_needs_no_derivation():
+    """It is integrated by nodes, and the built-in one in closed form: they share nothing."""
     liks = (lambda y, z: jax.nn.log_sigmoid(y * z)), likelihood.bernoulli_logit()
-    own, built_in = jax.jit(lambda *few: [expectation.exact()(lik, *few, None) for lik in liks])(*_few())
+    with jax.enable_x64(True):
+        own, built_in = jax.jit(lambda *few: [expectation.exact()(lik, *few, None) for lik in liks])(*_few())
     for a, b in zip(own, built_in, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6)
+        np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
 def _few():

@@ -8,6 +8,7 @@ an estimate of (E l, E l', E l'') is an estimate of the bound and of its gradien
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,9 @@ def quadrature(num_nodes: int = 16) -> Expectation:
     so that on each piece the nearest singularity of l is about as far as the piece is long, and Gauss-Legendre
     quadrature converges geometrically on all of them, uniformly in m, v, c and w.
 
+    While no standard deviation exceeds w, 81 equidistant nodes (in float32 39) serve as well, if l is analytic nearer
+    to the line than that; which of the two is taken is decided for all sites together, at each call.
+
     Relative error below 1e-9 in float64 for variances from 1e-6 to 1e6. This holds for log-likelihoods that grow at
     most polynomially; with exponential growth, e^z, the mass lies beyond nine standard deviations when v is large.
 
@@ -65,7 +69,19 @@ def quadrature(num_nodes: int = 16) -> Expectation:
     """
     require_integers(2, num_nodes=num_nodes)
 
-    return _at_nodes(lambda likelihood, y, m, v: nodes(likelihood, y, m, v, num_nodes))
+    composite = _at_nodes(functools.partial(nodes, num_nodes=num_nodes))
+    few = _at_nodes(_equidistant)
+
+    def estimate(likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None) -> Moments:
+        likelihood = as_likelihood(likelihood)
+        if not likelihood.analytic:
+            return composite(likelihood, y, m, v, key)
+        are_narrow = jnp.all(jnp.sqrt(v) <= likelihood.width)
+        return jax.lax.cond(
+            are_narrow, lambda: few(likelihood, y, m, v, key), lambda: composite(likelihood, y, m, v, key)
+        )
+
+    return estimate
 
 
 @by_value
@@ -142,6 +158,17 @@ def nodes(likelihood: Likelihood, y: Any, m: Array, v: Array, num_nodes: int) ->
     x = (middle[:, None] + half[:, None] * jnp.asarray(t, scale.dtype)).ravel()
     weight = (half[:, None] * jnp.asarray(w, scale.dtype)).ravel() * jnp.exp(-0.5 * x**2)
     return m + scale * x, weight / jnp.sum(weight)
+
+
+def _equidistant(likelihood: Likelihood, y: Any, m: Array, v: Array) -> tuple[Array, Array]:
+    """Nodes m + s h k and weights of the trapezoidal rule. With no singularity nearer than a standard deviation it is
+    in error by about 2 exp(1/2 - 2 pi / h): 1e-12 of the integrand in float64, 3e-8 in float32."""
+    del likelihood, y
+    step, reach = (0.22, REACH) if m.dtype == jnp.float64 else (0.34, 6.5)
+    x = step * np.arange(-int(reach / step), int(reach / step) + 1)
+    weight = np.exp(-0.5 * x**2)
+    scale = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)
+    return m + scale * jnp.asarray(x, m.dtype), jnp.asarray(weight / weight.sum(), m.dtype)
 
 
 def _breaks(kinks: Float[Array, " kinks"], width: Array) -> Float[Array, " breaks"]:

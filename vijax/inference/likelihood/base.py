@@ -47,8 +47,11 @@ class Likelihood(Remade):
       name: its name in messages.
       kinks: y -> where log p(y | .) bends, shape (J,): quadrature is refined there.
       width: the length over which it bends.
+      analytic: log p(y | .) has no singularity nearer to the real line than about `width`: one rule of few nodes then
+        serves while the standard deviations of all predictors are below `width`.
       log_concave: log p(y | z) is concave in z for every y, so that every site has nonnegative precision.
       closed_form: (y, m, v) -> `Moments`, where known.
+      density: (y, m, v) -> E p(y | z), where known.
       check: raises ValueError for observations outside the support, naming the first such site.
       mean: z -> E[y | z], for labels -1 and +1 the probability of +1; None where it is not known.
       cdf: (y, z) -> P(Y <= y | z); None for labels, and where it is not known.
@@ -63,8 +66,10 @@ class Likelihood(Remade):
     name: str = "a likelihood of your own"
     kinks: Callable[[Any], Float[Array, " kinks"]] = _at_zero
     width: float | Array = 3.0
+    analytic: bool = False
     log_concave: bool = False
     closed_form: Callable[[Any, Array, Array], Moments] | None = None
+    density: Callable[[Any, Array, Array], Array] | None = None
     check: Callable[[Any], None] = _anything
     mean: Callable[[Array], Array] | None = None
     cdf: Callable[[Any, Array], Array] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.checks import require
 from vijax.families.base import as_float
 from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
-from vijax.inference.likelihood.base import Likelihood, support
+from vijax.inference.likelihood.base import Likelihood, Moments, support
+from vijax.inference.likelihood.log_sigmoid import of_log_sigmoid
+from vijax.inference.likelihood.normal_tail import log_ndtr
 from vijax.xla.by_value import by_value
 
 
@@ -26,10 +27,18 @@ def bernoulli_logit() -> Likelihood:
     >>> float(bernoulli_logit().log_prob(1, jnp.array(0.0)))
     -0.6931471824645996
     """
+
+    def closed_form(y: Any, m: Array, v: Array) -> Moments:
+        value, slope, curvature = of_log_sigmoid(y * m, v)
+        return Moments(value, y * slope, curvature)
+
     return Likelihood(
         lambda y, z: jax.nn.log_sigmoid(y * z),
         name="bernoulli_logit",
+        analytic=True,
         log_concave=True,
+        closed_form=closed_form,
+        density=lambda y, m, v: of_log_sigmoid(-y * m, v).slope,
         check=_labels("bernoulli_logit"),
         mean=jax.nn.sigmoid,
         sample=lambda key, z: _signs(z + jax.random.logistic(key, z.shape, z.dtype)),
@@ -42,7 +51,9 @@ def bernoulli_probit() -> Likelihood:
     return Likelihood(
         lambda y, z: log_ndtr(y * z),
         name="bernoulli_probit",
+        analytic=True,
         log_concave=True,
+        density=lambda y, m, v: jax.scipy.special.ndtr(y * m * jax.lax.rsqrt(1.0 + v)),
         check=_labels("bernoulli_probit"),
         mean=jax.scipy.special.ndtr,
         sample=lambda key, z: _signs(z + jax.random.normal(key, z.shape, z.dtype)),
@@ -90,6 +101,7 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
         name="noisy_labels",
         kinks=kinks,
         width=clean.width,
+        analytic=clean.analytic,
         check=_labels("noisy_labels"),
         mean=clean.mean,
         sample=None if clean.sample is None else sample,
@@ -98,22 +110,6 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
 
 def _signs(z: Array) -> Array:
     return jnp.where(z > 0, 1.0, -1.0).astype(z.dtype)
-
-
-def log_ndtr(z: Float[Array, ""]) -> Float[Array, ""]:
-    """log Phi(z), with derivatives that do not cancel: for z < -5,
-
-    log Phi(z) = -z^2/2 - log sqrt(2 pi) + log M(-z),   M(t) = 1/(t + 1/(t + 2/(t + 3/(t + ...)))) (Mills' ratio).
-
-    >>> float(jax.grad(log_ndtr)(jnp.float32(-1e4)))
-    10000.0
-    """
-    near, far = jnp.maximum(z, -5.0), -jnp.minimum(z, -5.0)
-    fraction = far
-    for n in range(16, 0, -1):
-        fraction = far + n / fraction
-    tail = -0.5 * far**2 - 0.5 * math.log(2 * math.pi) - jnp.log(fraction)
-    return jnp.where(z > -5.0, jax.scipy.special.log_ndtr(near), tail)
 
 
 def _labels(name: str) -> Callable[[Any], None]:
@@ -145,13 +141,24 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
         k = jnp.asarray(y).astype(jnp.int32)
         return inner[jnp.clip(k - 1, 0, num_classes - 2)], inner[jnp.clip(k, 0, num_classes - 2)]
 
-    def log_prob(y: Any, z: Array) -> Array:
+    def parts(y: Any) -> tuple[Array, Array, Array]:
+        """True where there is an edge below, where there is one above; and log(1 - e^(a-b)) where there are both."""
         lower, upper = edges(y)
-        first, last = y == 0, y == num_classes - 1
-        width = jnp.where(first | last, 1.0, upper - lower)
-        above = jnp.where(first, 0.0, jax.nn.log_sigmoid(z - lower))
-        below = jnp.where(last, 0.0, jax.nn.log_sigmoid(upper - z))
-        return above + below + jnp.where(first | last, 0.0, jnp.log(-jnp.expm1(-width)))
+        has_lower, has_upper = y != 0, y != num_classes - 1
+        width = jnp.where(has_lower & has_upper, upper - lower, 1.0)
+        return has_lower, has_upper, jnp.where(has_lower & has_upper, jnp.log(-jnp.expm1(-width)), 0.0)
+
+    def log_prob(y: Any, z: Array) -> Array:
+        (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
+        above = jnp.where(has_lower, jax.nn.log_sigmoid(z - lower), 0.0)
+        below = jnp.where(has_upper, jax.nn.log_sigmoid(upper - z), 0.0)
+        return above + below + known
+
+    def closed_form(y: Any, m: Array, v: Array) -> Moments:
+        (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
+        above = [jnp.where(has_lower, x, 0.0) for x in of_log_sigmoid(m - lower.astype(m.dtype), v)]
+        below = [jnp.where(has_upper, x, 0.0) for x in of_log_sigmoid(upper.astype(m.dtype) - m, v)]
+        return Moments(above[0] + below[0] + known.astype(m.dtype), above[1] - below[1], above[2] + below[2])
 
     def sample(key: PRNGKeyArray, z: Array) -> Array:
         above = (z + jax.random.logistic(key, z.shape, z.dtype))[..., None] > inner
@@ -167,6 +174,7 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
             f"classes 0, ..., {num_classes - 1}",
             lambda y: (y >= 0) & (y < num_classes) & (y == np.floor(y)),
         ),
+        closed_form=closed_form,
         sample=sample,
     )
 

@@ -19,6 +19,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from vijax.tree import register
 
+TALL = 4
+"""Rows for each feature from which the inverse of a factor of the features pays."""
+
 
 class Sites(NamedTuple):
     """One Gaussian factor per predictor, exp(linear z - precision z^2 / 2)."""
@@ -69,8 +72,8 @@ class Prior(abc.ABC):
         """N."""
 
     @abc.abstractmethod
-    def rows(self, rows: Int[Array, " rows"]) -> Any:
-        """The predictors of these sites, in the prior's own terms."""
+    def rows(self, rows: Int[Array, " rows"] | None) -> Any:
+        """The predictors of these sites, in the prior's own terms; of all, without a copy, if None."""
 
     @abc.abstractmethod
     def condition(self, sites: Sites) -> Factor:
@@ -93,8 +96,8 @@ class Prior(abc.ABC):
     def in_domain(self, sites: Sites) -> Bool[Array, ""]:
         """True where every site is finite and K^-1 + diag(g) is positive definite (or, stricter, g >= 0)."""
 
-    def marginals(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Array]:
-        """Mean and variance of the predictors of these sites."""
+    def marginals(self, factor: Factor, rows: Int[Array, " rows"] | None = None) -> tuple[Array, Array]:
+        """Mean and variance of the predictors of these sites; of all, without a copy of the features, if None."""
         return self.predict(factor, self.rows(rows))
 
     def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
@@ -124,9 +127,10 @@ class KernelForm(Prior):
         """N."""
         return self.kernel.shape[0]
 
-    def rows(self, rows: Int[Array, " rows"]) -> Any:
+    def rows(self, rows: Int[Array, " rows"] | None) -> Any:
         """Covariances with all sites, and variances."""
-        return self.kernel[:, rows], jnp.diagonal(self.kernel)[rows]
+        variance = jnp.diagonal(self.kernel)
+        return (self.kernel, variance) if rows is None else (self.kernel[:, rows], variance[rows])
 
     def condition(self, sites: Sites) -> Factor:
         """One Cholesky factorisation of B."""
@@ -218,14 +222,13 @@ class FeatureForm(_OfWeights):
         """N."""
         return self.features.shape[0]
 
-    def rows(self, rows: Int[Array, " rows"]) -> Any:
+    def rows(self, rows: Int[Array, " rows"] | None) -> Any:
         """Features of these sites."""
-        return self.features[rows]
+        return self.features if rows is None else self.features[rows]
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of predictors with features `new`, (T, D)."""
-        whitened = solve_triangular(factor.cholesky, new.T, lower=True)
-        return new @ factor.weights, jnp.sum(whitened**2, 0)
+        return new @ factor.weights, jnp.sum(_whitened_rows(factor.cholesky, new) ** 2, 1)
 
     def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
         """See `Prior`."""
@@ -244,6 +247,14 @@ class FeatureForm(_OfWeights):
     def _precision(self, g: Array) -> Float[Array, "dim dim"]:
         unit = jnp.eye(self.features.shape[1], dtype=self.features.dtype)
         return unit + self.features.T @ (g[:, None] * self.features)
+
+
+def _whitened_rows(cholesky: Float[Array, "dim dim"], new: Float[Array, "T dim"]) -> Float[Array, "T dim"]:
+    """Vectors C^-1 x, one a row. For many rows C^-1 is worked out first: a product takes a third of a solve's time."""
+    if len(new) < TALL * len(cholesky):
+        return solve_triangular(cholesky, new.T, lower=True).T
+    inverse = solve_triangular(cholesky, jnp.eye(len(cholesky), dtype=cholesky.dtype), lower=True)
+    return jnp.matmul(new, inverse.T, precision="highest")
 
 
 @register
@@ -274,9 +285,9 @@ class SparseFeatureForm(_OfWeights):
         """N."""
         return self.columns.shape[0]
 
-    def rows(self, rows: Int[Array, " rows"]) -> Any:
+    def rows(self, rows: Int[Array, " rows"] | None) -> Any:
         """Columns and values of these sites."""
-        return self.columns[rows], self.values[rows]
+        return (self.columns, self.values) if rows is None else (self.columns[rows], self.values[rows])
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of predictors with features `new = (columns, values)`, padded rows."""

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from vijax.families.base import Family, context_field, family
 from vijax.families.laws import NormalLaw
 from vijax.families.vector.matrices import excess_of_triangle, solve
-from vijax.inference.sites.forms import Factor, Prior, Sites
+from vijax.inference.sites.forms import TALL, Factor, Prior, Sites
 
 
 class SiteStats(NamedTuple):
@@ -81,7 +81,7 @@ class SitePosterior(Family):
         """m and v = diag V."""
         if self._marginals is not None:
             return self._marginals
-        return Marginals(*self.prior.marginals(self.condition(), jnp.arange(self.prior.num_sites)))
+        return Marginals(*self.prior.marginals(self.condition()))
 
     def log_normalizer(self) -> Float[Array, ""]:
         """A = log of the integral of p(z) prod exp(a z - g z^2 / 2)."""
@@ -104,8 +104,11 @@ class SitePosterior(Family):
     def kl_to_prior(self, prior: Self) -> Float[Array, ""]:
         """KL(self || prior) = (log |I + K diag(g)| - <g, v> + m' K^-1 m) / 2 for a prior without sites: from the
         marginals, which a step on full data has; accurate to the rounding of the sum of its terms, which cancel near
-        the prior."""
-        factor, v = self.condition(), self.marginals().variance
+        the prior. Where features are few, as `kl`, which then costs less than the marginals."""
+        factor = self.condition()
+        if TALL * len(factor.cholesky) <= self.prior.num_sites:
+            return self.kl(prior)
+        v = self.marginals().variance
         own = 0.5 * (factor.log_det - jnp.sum(self.precision * v) + factor.quadratic)
         return own + self._from_zero_sites(prior)
 
@@ -204,7 +207,7 @@ class SitePosterior(Family):
     def _mean(self, factor: Factor) -> Float[Array, " sites"]:
         if self._marginals is not None:
             return self._marginals.mean
-        return self.prior.marginals(factor, jnp.arange(self.prior.num_sites))[0]
+        return self.prior.marginals(factor)[0]
 
     def _mean_cov(self) -> tuple[Array, Array]:
         factor = self.condition()

@@ -6,12 +6,17 @@ D).
 The prior is whitened by default, z = L w with K = L L' and w ~ N(0, I): then every variance is a sum of squares, right
 in float32, and sites may have negative precision. `form="kernel"` works on K itself, never factorised.
 
+Where the smallest eigenvalue of K is within the rounding of float32 (eps sqrt(N) max K), kernel and factor are computed
+in float64 by themselves, and their result is float32: a factor L has no small eigenvalue of its own to lose. This costs
+twice a factorisation, once a fit, or once a step where hyperparameters are learnt.
+
 With M inducing inputs u the prior is the subset of regressors' (Nystrom), z = k(X, u) L_u'^-1 w with L_u L_u' = k(u, u)
 + jitter I, in O(N M) memory and O(N M^2) time a step; u = X is the exact prior but for the jitter.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -40,7 +45,7 @@ from vijax.models.regressions.predictors import (
     stats_of,
 )
 from vijax.xla.by_value import by_value
-from vijax.xla.compiler import step_jit
+from vijax.xla.compiler import quick_jit, step_jit
 from vijax.xla.memory import total_memory
 
 
@@ -98,35 +103,37 @@ def gp(
     check_observations(y, num_sites, likelihood_of(values, stats_of(others or {})))
     _check_memory(num_sites, size, jnp.result_type(*jax.tree.leaves(x)).itemsize)
 
-    def matrix(hyper: Hyper) -> Float[Array, "anchors anchors"]:
+    def matrix(hyper: Hyper, anchors: Any) -> Float[Array, "anchors anchors"]:
         return kernel_of(hyper)(anchors, anchors) + jitter * jnp.eye(size)
 
-    def features(hyper: Hyper, cross: Float[Array, "anchors inputs"]) -> Float[Array, "inputs anchors"]:
-        return solve_triangular(jnp.linalg.cholesky(matrix(hyper)), cross, lower=True).T
+    def features(hyper: Hyper, anchors: Any, inputs: Any) -> Float[Array, "inputs anchors"]:
+        cross = kernel_of(hyper)(anchors, inputs)
+        return solve_triangular(jnp.linalg.cholesky(matrix(hyper, anchors)), cross, lower=True).T
 
-    def prior(hyper: Hyper) -> Prior:
+    def prior_of(hyper: Hyper, anchors: Any, x: Any) -> Prior:
         if inducing is not None:
-            return FeatureForm(features(hyper, kernel_of(hyper)(anchors, x)))
-        k = matrix(hyper)
+            return FeatureForm(features(hyper, anchors, x))
+        k = matrix(hyper, anchors)
         return FeatureForm(jnp.linalg.cholesky(k)) if form == "whitened" else KernelForm(k)
 
-    def new(hyper: Hyper, inputs: Any) -> tuple[Any, Array]:
-        inputs = jax.tree.map(as_float, inputs)
-        k = kernel_of(hyper)
-        cross: Any = k(anchors, inputs)
-        variance = _diagonal(k, inputs)
+    def new(hyper: Hyper, anchors: Any, inputs: Any) -> tuple[Any, Array]:
+        variance = _diagonal(kernel_of(hyper), inputs)
         if form == "kernel":
-            return (cross, variance), jnp.zeros_like(variance)
-        known = features(hyper, cross)
+            return (kernel_of(hyper)(anchors, inputs), variance), jnp.zeros_like(variance)
+        known = features(hyper, anchors, inputs)
         # At a training input only rounding remains, of either sign.
         return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
 
-    def own(hyper: Hyper, inputs: Any) -> Float[Array, "T T"]:
-        inputs = jax.tree.map(as_float, inputs)
-        return kernel_of(hyper)(inputs, inputs)
+    prior_covariance = quick_jit(lambda hyper, inputs: kernel_of(hyper)(inputs, inputs))
 
-    _check_kernel(kernel_of(values), anchors, size, step_jit(matrix)(values))
-    return predictors(prior, likelihood_of, y, new, expectation or exact(), values, others, own)
+    matrix_at = functools.partial(step_jit(matrix), values)
+    needs_double = _check_kernel(lambda: kernel_of(values)(anchors, anchors), anchors, size, matrix_at)
+    computed = _in_double if needs_double else lambda function: function
+    prior = lambda hyper: computed(prior_of)(hyper, anchors, x)
+    rows = lambda inputs: jax.tree.map(as_float, inputs)
+    own = lambda hyper, inputs: prior_covariance(hyper, rows(inputs))
+    new_at = lambda hyper, inputs: computed(new)(hyper, anchors, inputs)
+    return predictors(prior, likelihood_of, y, rows, new_at, expectation or exact(), values, others, own)
 
 
 def _as_functions(
@@ -137,7 +144,7 @@ def _as_functions(
         kernel, hyper = kernel_named(kernel), {"scale": 1.0, "length": 1.0, **(hyper or {})}  # type: ignore[dict-item]
     values = {name: as_float(value) for name, value in (hyper or {}).items()}
     for name, value in values.items():
-        require(value > 0, f"hyper[{name!r}]", "positive numbers", value)
+        require(np.asarray(value) > 0, f"hyper[{name!r}]", "positive numbers", value)
     kernel_of = kernel if values else lambda _: kernel
     if others:
         return kernel_of, of_others(likelihood), values
@@ -166,21 +173,43 @@ def _check_memory(num_sites: int, num_anchors: int, itemsize: int) -> None:
     require(needed <= there, "x", expected, f"N = {num_sites}, which takes about {needed / 1e9:.3g} GB", remedy)
 
 
-def _check_kernel(kernel: Any, x: Any, size: int, matrix: Array) -> None:
-    """Checks shape, symmetry, positive definiteness, each with its own message."""
-    shape = jax.eval_shape(lambda: kernel(x, x)).shape
+def _check_kernel(kernel: Callable[[], Any], anchors: Any, size: int, matrix: Callable[[Any], Array]) -> bool:
+    """Checks shape, symmetry, positive definiteness, each with its own message. Returns True where the kernel must be
+    computed in float64, because its smallest eigenvalue is about the rounding of float32."""
+    shape = jax.eval_shape(kernel).shape
     require(shape == (size, size), "kernel", f"a matrix of shape {(size, size)} from k(x, x)", shape)
-    k = np.asarray(matrix)
-    require(np.isfinite(k), "kernel", "a finite matrix", matrix)
+    k = np.asarray(matrix(anchors))
+    require(np.isfinite(k), "kernel", "a finite matrix", k)
     scale = float(np.max(np.abs(k)))
     gap = float(np.max(np.abs(k - k.T)))
     require(gap <= 1e-4 * scale, "kernel", "a symmetric matrix", f"entries that differ by {gap:.3g}")
-    definite = np.all(is_definite(k))
-    smallest = "" if definite else f"{np.linalg.eigvalsh(k.astype(float))[0]:.3g} beside a largest entry of {scale:.3g}"
-    require(
-        definite,
-        "kernel",
-        f"a matrix positive definite in {k.dtype}",
-        f"smallest eigenvalue {smallest}",
-        "Add jitter, or switch float64 on (jax_enable_x64).",
-    )
+    can_double = k.dtype == np.float32 and jax.default_backend() != "tpu"
+    rounding = np.finfo(k.dtype).eps * np.sqrt(size) * scale if can_double else 0.0
+    definite = np.all(is_definite(k - np.asarray(rounding, k.dtype) * np.eye(size, dtype=k.dtype)))
+    if definite or not can_double:
+        _require_definite(k, definite)
+        return False
+    with jax.enable_x64(True):
+        k = np.asarray(matrix(_as_double(anchors)))
+    _require_definite(k, np.all(is_definite(k)))
+    return True
+
+
+def _require_definite(k: np.ndarray, definite: Any) -> None:
+    least = "" if definite else f"{np.linalg.eigvalsh(k.astype(float))[0]:.3g} beside {np.max(np.abs(k)):.3g}"
+    expected = f"a matrix positive definite in {k.dtype}"
+    require(definite, "kernel", expected, f"a smallest eigenvalue and a largest entry of {least}", "Add jitter.")
+
+
+def _as_double(arrays: Any) -> Any:
+    return jax.tree.map(lambda x: x.astype(np.float64) if x.dtype == np.float32 else x, arrays)
+
+
+def _in_double(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function computed in float64, its result in float32, also as a part of a program that has no float64."""
+
+    def computed(*arguments: Any) -> Any:
+        with jax.enable_x64(True):
+            return jax.tree.map(lambda x: x.astype(jnp.float32), function(*_as_double(arguments)))
+
+    return computed

@@ -37,10 +37,9 @@ def kernel_named(name: str) -> Callable[[Hyper], Kernel]:
         raise ValueError(f"kernel: expected a function k(X, X') or one of {sorted(_NAMES)}, got {name!r}.")
     kernels = require_extra("tinygp.kernels", "gp")
     of_distance = {"distance": kernels.distance.L2Distance()} if name in _OF_A_DISTANCE else {}
-    base = getattr(kernels, _NAMES[name])(**of_distance)
 
     def of(hyper: Hyper) -> Kernel:
-        length, scale = hyper["length"], hyper["scale"]
+        length, scale, base = hyper["length"], hyper["scale"], getattr(kernels, _NAMES[name])(**of_distance)
         return lambda a, b: scale**2 * base(a / length, b / length)
 
     return of

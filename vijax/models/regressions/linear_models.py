@@ -79,7 +79,8 @@ def glm(
         prior=lambda hyper: view.prior(hyper["prior_scale"]),
         likelihood=likelihood_of,
         y=y,
-        new=lambda hyper, inputs: view.new(hyper["prior_scale"], inputs),
+        rows=view.rows,
+        new=lambda hyper, rows: view.new(hyper["prior_scale"], rows),
         expectation=expectation or exact(),
         hyper={"prior_scale": as_float(prior_scale)},
         others=others,
@@ -156,13 +157,19 @@ class _WeightView:
             return SparseFeatureForm(self.form.columns, scale * self.form.values, self.form.unit)
         return FeatureForm(scale * self.form.features)
 
-    def new(self, scale: Array, inputs: Any) -> tuple[Any, Array]:
-        """Rows of features, which explain all of the variance."""
-        nothing = jnp.zeros(np.shape(inputs)[0])
+    def rows(self, inputs: Any) -> Any:
+        """A dense array of the rows, or columns and values of each."""
         if not self.design.sparse:
-            return scale * _dense(inputs), nothing
+            return _dense(inputs)
         columns, values = padded_rows(_Design(inputs).matrix if _is_sparse(inputs) else _to_scipy(inputs))
-        return (jnp.asarray(columns), scale * as_float(values)), nothing
+        return columns, as_float(values)
+
+    def new(self, scale: Array, rows: Any) -> tuple[Any, Array]:
+        """Rows of features, which explain all of the variance."""
+        if not self.design.sparse:
+            return scale * rows, jnp.zeros(len(rows))
+        columns, values = rows
+        return (columns, scale * values), jnp.zeros(len(columns))
 
 
 class _KernelView:
@@ -176,12 +183,15 @@ class _KernelView:
         """The kernel, never factorised: it may be singular."""
         return KernelForm(scale**2 * self.gram)
 
-    def new(self, scale: Array, inputs: Any) -> tuple[Any, Array]:
-        """Covariances with the data, which explain all of the variance."""
+    def rows(self, inputs: Any) -> tuple[Array, Array]:
+        """Products of the rows with the data, and with themselves."""
         rows = _Design(inputs).matrix
         squares = rows.multiply(rows) if hasattr(rows, "tocsr") else rows * rows
-        variance = as_float(np.asarray(squares.sum(1)).ravel())
-        cross = _times_transpose(self.design.matrix, rows)
+        return _times_transpose(self.design.matrix, rows), as_float(np.asarray(squares.sum(1)).ravel())
+
+    def new(self, scale: Array, rows: tuple[Array, Array]) -> tuple[Any, Array]:
+        """Covariances with the data, which explain all of the variance."""
+        cross, variance = rows
         return (scale**2 * cross, scale**2 * variance), jnp.zeros_like(variance)
 
 

@@ -49,6 +49,7 @@ class NewInputs(NamedTuple):
 
 def of_predictors(
     likelihood: Callable[[Any, Mapping[str, Any]], Any],
+    rows: Callable[[Any], Any],
     new: Callable[[Any, Any], tuple[Any, Array]],
     own: Callable[[Any, Any], Float[Array, "T T"]] | None,
     others: Mapping[str, Any],
@@ -61,6 +62,10 @@ def of_predictors(
     if not draws:
         return None
 
+    @quick_jit
+    def at_new(q: Any, hyper: Any, rows: Any, prior_cov: Array | None) -> Joint:
+        return Joint(*q.prior.predict_jointly(q.condition(), new(hyper, rows)[0], prior_cov))
+
     def globals_(hyper: Any, posterior: Any, layout: Any) -> dict[str, Any]:
         q = posterior[Z]
         rest = {name: law for name, law in posterior.items() if name != Z}
@@ -68,7 +73,7 @@ def of_predictors(
             return {Z: _at_sites(q, layout), **rest}
         hyper = as_arrays(hyper if q.hyper is None else q.hyper)
         prior_cov = None if own is None else own(hyper, layout.inputs)
-        return {Z: _at_new(q, new(hyper, layout.inputs)[0], prior_cov), **rest}
+        return {Z: at_new(q, hyper, rows(layout.inputs), prior_cov), **rest}
 
     def data(hyper: Any, values: Values, local: Values, layout: Any, key: PRNGKeyArray) -> Array:
         stats = {name: law.stats(values[name]) for name, law in others.items()}
@@ -80,11 +85,6 @@ def of_predictors(
 @quick_jit
 def _at_sites(q: Any, rows: Array) -> Joint:
     return Joint(*q.prior.joint(q.condition(), rows))
-
-
-@quick_jit
-def _at_new(q: Any, new: Any, own: Array | None) -> Joint:
-    return Joint(*q.prior.predict_jointly(q.condition(), new, own))
 
 
 def _layout(like: Any) -> Any:

@@ -33,6 +33,7 @@ from vijax.inference.likelihood import Likelihood, Moments
 from vijax.inference.sites import Marginals, Prior, SitePosterior, Sites
 from vijax.models.regressions.predictor_draws import Z, of_predictors
 from vijax.tree import on_device
+from vijax.xla.compiler import once_jit
 
 LikelihoodOf = Callable[[Hyper, Mapping[str, Any]], Likelihood]
 """(hyper, statistics of the globals beside the predictors) -> p(y | z)."""
@@ -45,12 +46,16 @@ class Predictors(Model):
     Attributes:
       likelihood: (hyper, statistics of the other globals) -> p(y | z).
       y: observations, arrays of leading axis N.
-      new: (hyper, inputs) -> what `Prior.predict` reads, and the variance that no feature explains.
+      rows: inputs -> arrays, on the host: what `new` reads.
+      predicted: (posterior, hyper, rows) -> mean and variance of new predictors; one compiled program.
+      densities: (posterior, hyper, rows, y) -> p(y | data); one compiled program.
     """
 
     likelihood: LikelihoodOf
     y: Any
-    new: Callable[[Hyper, Any], tuple[Any, Array]]
+    rows: Callable[[Any], Any]
+    predicted: Callable[..., tuple[Array, Array]]
+    densities: Callable[..., Array]
 
     @property
     def data(self) -> dict[str, Any]:
@@ -98,8 +103,7 @@ class Predictors(Model):
           inputs: T new inputs.
           hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
         """
-        q, hyper = self._of(posterior, hyper)
-        return _predicted(q, self.new(hyper, inputs))
+        return self.predicted(*self._of(posterior, hyper), self.rows(inputs))
 
     def predictive(self, posterior: Any, inputs: Any, y: Any, hyper: Hyper | None = None) -> Float[Array, " new"]:
         """p(y* | data) = E_q[p(y* | z*)], by quadrature: for y = 1 throughout, the probability of the class +1.
@@ -111,7 +115,8 @@ class Predictors(Model):
           hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
         """
         q, hyper = self._of(posterior, hyper)
-        return _densities(self.likelihood(hyper, _means_of_others(posterior)), q, self.new(hyper, inputs), y)
+        y, _ = observations(self.likelihood(hyper, _means_of_others(posterior)), y)
+        return self.densities({**_others(posterior), Z: q}, hyper, self.rows(inputs), y)
 
     def _of(self, posterior: Any, hyper: Hyper | None) -> tuple[SitePosterior, Hyper]:
         """The sites' posterior, from a `Product` or alone, and the hyperparameters of its prior: the given ones, else
@@ -141,6 +146,7 @@ def predictors(
     prior: Callable[[Hyper], Prior],
     likelihood: LikelihoodOf,
     y: Any,
+    rows: Callable[[Any], Any],
     new: Callable[[Hyper, Any], tuple[Any, Array]],
     expectation: Expectation,
     hyper: Hyper | None = None,
@@ -153,7 +159,9 @@ def predictors(
       prior: hyper -> p(z) of the N predictors, in one of the forms of `vijax.sites`.
       likelihood: (hyper, statistics of the other globals by name) -> p(y | z).
       y: observations, arrays of leading axis N.
-      new: (hyper, inputs) -> the argument of `Prior.predict` for new inputs, and the variance that no feature explains.
+      rows: new inputs -> arrays, on the host; inputs may be of any kind, such as sparse matrices.
+      new: (hyper, rows) -> the argument of `Prior.predict` for new inputs, and the variance that no feature explains.
+        It is traced.
       expectation: E_q[log p(y | z)] (`vijax.expectation`).
       hyper: positive hyperparameters by name.
       others: priors of further globals, whose statistics the likelihood reads (the rate of wrong labels, say).
@@ -163,9 +171,12 @@ def predictors(
     num_sites = int(np.shape(jax.tree.leaves(y)[0])[0])
     dtype = _dtype(jax.eval_shape(prior, values))
     own_likelihood = likelihood(values, stats_of(others or {}))
+    predicted = once_jit(_predicted_by(new), _work_of_prediction)
+    densities = once_jit(_densities_by(likelihood, new), _work_of_prediction)
     y, kinds = observations(own_likelihood, y)
     draws = own_likelihood.sample is not None
-    start = Product({Z: SitePosterior.zeros(num_sites, dtype), **(others or {})})
+    none = on_device(np.zeros(num_sites, dtype))  # compiles no program
+    start = Product({Z: SitePosterior(none, none, None), **(others or {})})  # type: ignore[arg-type]
     return Predictors(
         hyper=values,
         prior=lambda hyper: start,
@@ -178,13 +189,15 @@ def predictors(
             kinds={"site": "index", "y": kinds}, given={"site": np.arange(num_sites, dtype=np.int32), "y": y}
         ),
         queries=answers(
-            of_predictors(likelihood, new, own, others or {}, draws),
-            score=_score(likelihood, new),
-            predict=lambda posterior, inputs: _predicted(posterior[Z], new(tree.as_arrays(posterior[Z].hyper), inputs)),
+            of_predictors(likelihood, rows, new, own, others or {}, draws),
+            score=_score(likelihood, rows, densities),
+            predict=lambda posterior, inputs: predicted(posterior[Z], tree.as_arrays(posterior[Z].hyper), rows(inputs)),
         ),
         likelihood=likelihood,
         y=y,
-        new=new,
+        rows=rows,
+        predicted=predicted,
+        densities=densities,
     )
 
 
@@ -253,30 +266,49 @@ def _reads(num_sites: int) -> Callable[[Minibatch], dict[str, Array]]:
     return reads
 
 
-def _score(likelihood: Callable, new: Callable) -> Callable[..., HeldOut]:
+def _score(likelihood: Callable, rows: Callable, densities: Callable) -> Callable[..., HeldOut]:
     def score(hyper: Hyper, estimates: Mapping[str, Any], data: Any, key: PRNGKeyArray) -> HeldOut:
         """Log predictive density of new observations, data = (inputs, y)."""
         del key
         pair = isinstance(data, tuple | list) and len(data) == 2
         require(pair, "data", "a pair (inputs, y) of new inputs and their observations", type(data).__name__)
-        lik, (inputs, y) = likelihood(hyper, _means_of_others(estimates)), data
-        densities = _densities(lik, estimates[Z], new(hyper, inputs), y)
-        return HeldOut.of(np.log(np.maximum(np.asarray(densities, np.float64), 1e-300)))
+        y, _ = observations(likelihood(hyper, _means_of_others(estimates)), data[1])
+        found = densities(dict(estimates), hyper, rows(data[0]), y)
+        return HeldOut.of(np.log(np.maximum(np.asarray(found, np.float64), 1e-300)))
 
     return score
 
 
-def _predicted(q: SitePosterior, new: tuple[Any, Array]) -> tuple[Array, Array]:
-    """Mean and variance of new predictors."""
-    mean, variance = q.prior.predict(q.condition(), new[0])
-    return mean, variance + new[1]
+def _predicted_by(new: Callable) -> Callable[..., tuple[Array, Array]]:
+    def predicted(q: SitePosterior, hyper: Hyper, rows: Any) -> tuple[Array, Array]:
+        """Mean and variance of new predictors."""
+        at, unexplained = new(hyper, rows)
+        mean, variance = q.prior.predict(q.condition(), at)
+        return mean, variance + unexplained
+
+    return predicted
 
 
-def _densities(lik: Likelihood, q: SitePosterior, new: tuple[Any, Array], y: Any) -> Float[Array, " new"]:
-    """p(y* | data) by quadrature."""
-    mean, variance = _predicted(q, new)
-    y = jnp.broadcast_to(observations(lik, y)[0], mean.shape)
-    return expectations.expect(lambda y, z: jnp.exp(lik.log_prob(y, z)), lik, y, mean, variance)
+def _densities_by(likelihood: LikelihoodOf, new: Callable) -> Callable[..., Array]:
+    predicted = _predicted_by(new)
+
+    def densities(posterior: Mapping[str, Any], hyper: Hyper, rows: Any, y: Any) -> Float[Array, " new"]:
+        """p(y* | data), in closed form or by quadrature."""
+        lik = likelihood(hyper, _means_of_others(posterior))
+        mean, variance = predicted(posterior[Z], hyper, rows)
+        y = jnp.broadcast_to(y, mean.shape)
+        if lik.density is not None:
+            return jax.vmap(lik.density)(y, mean, variance)
+        return expectations.expect(lambda y, z: jnp.exp(lik.log_prob(y, z)), lik, y, mean, variance)
+
+    return densities
+
+
+def _work_of_prediction(posterior: Any, hyper: Hyper, rows: Any, *y: Any) -> int:
+    """About N times the number of new inputs."""
+    del hyper, y
+    q = posterior if isinstance(posterior, SitePosterior) else posterior[Z]
+    return len(q.linear) * max((np.shape(x)[0] for x in jax.tree.leaves(rows)), default=1)
 
 
 def _others(posterior: Any) -> dict[str, Family]:

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from vijax.algorithms import pg_svi
 from vijax.contract.model import Hyper
+from vijax.families.base import as_float
 from vijax.fitting.result import Fit
 from vijax.inference import likelihood as likelihoods
 from vijax.inference.expectation import exact
@@ -161,6 +162,7 @@ def _model(
         prior,
         likelihood,
         np.ones(num_sites),
+        as_float,
         new,
         exact(),
         {**hyper, **own, "inputs": inputs},  # type: ignore[arg-type]
