@@ -36,7 +36,7 @@ def of_log_sigmoid(m: Float[Array, ""], v: Float[Array, ""]) -> Moments:
     """E log sigma(z), E sigma(-z) and -E sigma(z) sigma(-z), differentiable any number of times in m and v.
 
     >>> [round(float(x), 4) for x in of_log_sigmoid(jnp.array(1.0), jnp.array(2.0))]
-    [-0.4775, 0.3068, -0.1582]
+    [-0.4918, 0.3249, -0.1625]
     """
     return Moments(*_expected((0, 1, 2), m, v))
 
