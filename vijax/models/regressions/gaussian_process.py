@@ -47,6 +47,7 @@ from vijax.models.regressions.predictors import (
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import quick_jit, step_jit
 from vijax.xla.memory import total_memory
+from vijax.xla.precision import enable_x64
 
 
 @by_value
@@ -189,7 +190,7 @@ def _check_kernel(kernel: Callable[[], Any], anchors: Any, size: int, matrix: Ca
     if definite or not can_double:
         _require_definite(k, definite)
         return False
-    with jax.enable_x64(True):
+    with enable_x64(True):
         k = np.asarray(matrix(_as_double(anchors)))
     _require_definite(k, np.all(is_definite(k)))
     return True
@@ -209,7 +210,7 @@ def _in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function computed in float64, its result in float32, also as a part of a program that has no float64."""
 
     def computed(*arguments: Any) -> Any:
-        with jax.enable_x64(True):
+        with enable_x64(True):
             return jax.tree.map(lambda x: x.astype(jnp.float32), function(*_as_double(arguments)))
 
     return computed
