@@ -18,7 +18,7 @@
 
 Each takes the keyword arguments of `compose`; `estimand`, `estimator` and `update` given for some globals by name leave
 the row's own to the others. The stochastic ones, whose reported ELBO is an estimate anyway, evaluate its KL term at
-every tenth step; with `lazy=True` about once a pass. Each takes short arguments for wrappers too:
+every tenth step; by words about once a pass. Each takes short arguments for wrappers too:
 
 | argument | wrapper |
 |---|---|
@@ -26,6 +26,7 @@ every tenth step; with `lazy=True` about once a pass. Each takes short arguments
 | `average_after=t` | `vijax.averaged(alg, t)` |
 | `warm_starts=True` | `vijax.warm(alg)` |
 | `lazy=True`, `active_topics=L`, `left_out=share` | `vijax.topics.by_words(alg, L, share)` |
+| `lazy=False` | `vijax.topics.all_words(alg)`; unset, `vijax.fit` decides (`vijax.topics.decision.settled`) |
 | `axis="data"` | `vijax.over_axis(alg, "data")` |
 """
 
@@ -58,6 +59,7 @@ from vijax.inference.step_size import (
 )
 from vijax.inference.update import Update, block, exact_mean
 from vijax.row import row
+from vijax.topics.decision import USUAL_PENALTY_EVERY
 
 
 def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
@@ -301,4 +303,4 @@ def _full(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algor
 
 
 def _stochastic(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algorithm:
-    return row(model, {"name": name, "penalty_every": 10, **own}, choices)
+    return row(model, {"name": name, "penalty_every": USUAL_PENALTY_EVERY, **own}, choices)

@@ -14,7 +14,8 @@ from vijax.inference.wrappers.averaged import averaged
 from vijax.inference.wrappers.axis import over_axis
 from vijax.inference.wrappers.sized import part_of, whole
 from vijax.inference.wrappers.warm import warm
-from vijax.topics import by_words
+from vijax.topics import all_words, by_words
+from vijax.topics.own_words import tables
 
 WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {
     "num_groups": part_of,
@@ -23,7 +24,7 @@ WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {
 }
 SHORT = (*WITH_ARGUMENT, "full_data", "warm_starts", "lazy", "active_topics", "left_out")
 """Arguments that every row takes, each short for a wrapper; those that are not in `WITH_ARGUMENT` for `vijax.whole`,
-`vijax.warm`, and `vijax.topics.by_words` with `active` and `left_out`."""
+`vijax.warm`, and `vijax.topics.by_words` with `active` and `left_out`; with `lazy=False`, `vijax.topics.all_words`."""
 
 
 def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Algorithm:
@@ -49,4 +50,4 @@ def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Alg
     remedy = "Give lazy=True too, or take vijax.topics.by_words(alg, active, left_out)."
     require(active is None, "active_topics", "none without lazy=True", active, remedy)
     require(left_out == 0, "left_out", "0 without active_topics", left_out, remedy)
-    return alg
+    return all_words(alg) if short.get("lazy") is False and tables(model) else alg

@@ -94,6 +94,19 @@ def test_the_reported_objective_is_the_dense_one_when_it_is_evaluated():
     np.testing.assert_array_equal(lazy["penalty"][1:4], lazy["penalty"][0])
 
 
+@pytest.mark.parametrize("base", [0.05, np.linspace(0.02, 0.3, 1003)], ids=["one eta", "eta by word"])
+@pytest.mark.parametrize("most", [1.0, 1e6], ids=["many words", "one word has nearly all"])
+def test_the_divergence_by_words_is_the_dense_one(base, most, monkeypatch):
+    """Also where the last block of words begins in the one before it."""
+    monkeypatch.setattr("vijax.families.discrete.by_word.BLOCK", 100 * K)
+    counts = np.random.default_rng(0).gamma(0.3, 3.0, (K, 1003)).astype(np.float32)
+    counts[0, 1002] *= most
+    dense = Dirichlet(jnp.asarray(counts + base, jnp.float32))
+    q = DirichletByWord.of(dense, jnp.asarray(base, jnp.float32))
+    prior = Dirichlet(jnp.broadcast_to(jnp.asarray(base, jnp.float32), (K, 1003)))
+    np.testing.assert_allclose(q.divergence_from_base(), dense.kl(prior), rtol=3e-6)
+
+
 def test_learnt_alpha_is_the_dense_one():
     with jax.enable_x64(True):
         dense, lazy = (run(vi.svi(lda(), learn=("alpha",), lazy=lazy), 30).state.hyper for lazy in (False, True))

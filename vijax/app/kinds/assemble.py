@@ -24,12 +24,10 @@ from vijax.fitting.restarts import many
 from vijax.inference import points, step_size
 from vijax.inference.compose import Algorithm
 from vijax.inference.wrappers.sized import takes_all
-from vijax.topics.own_words import OwnWordsLoader
+from vijax.topics import decision
 
 WHOLE = ("em", "map", "cavi")
 """Algorithms whose steps are of size one unless a schedule is given."""
-LAZY = ("svi", "ssvi_a")
-"""Algorithms whose steps may be lazy."""
 FULL_DATA = (*WHOLE, "pg_svi", "auto", "dadvi", "ngvi", "advi", "bbvi")
 """Algorithms that take the whole data set at each step unless a batch size is given."""
 
@@ -48,24 +46,13 @@ def fingerprint(config: Config, data: Data) -> str:
 
 
 def settled(config: Config, data: Data) -> Config:
-    """The configuration, with what was left to the data decided: steps are lazy where that gains, as
-    `algorithm.lazy`."""
-    algorithm: Any = config.algorithm
-    if not config.listing.reads_documents or getattr(algorithm, "lazy", True) is not None:
+    """The configuration, with what was left to the data decided: steps by words or not, as `algorithm.lazy`."""
+    if not config.listing.reads_documents or getattr(config.algorithm, "lazy", True) is not None:
         return config
-    size = batch_size(config, data)
-    lazy = algorithm.name in LAZY and size is not None and _by_word(config, data)
-    if lazy and size is not None and getattr(algorithm, "active_topics", None) is None:
-        loader = OwnWordsLoader(CorpusLoader(data.train, size, 0), data.train.vocab_size)
-        lazy = max(loader.words_of_batches()) < data.train.vocab_size / 2
-    return dataclasses.replace(config, algorithm=dataclasses.replace(algorithm, lazy=lazy))
-
-
-def _by_word(config: Config, data: Data) -> bool:
-    """Whether it is a model of topics by word whose concentrations are given."""
-    documents = config.listing.build(config.model, data).form.documents
-    learnt = getattr(config.model, "learn", ())
-    return documents is not None and bool(documents.by_word) and not set(documents.by_word.values()) & set(learnt)
+    size = batch_size(config, data) or data.train.num_documents
+    found = decision.settled(make_algorithm(config, data), CorpusLoader(data.train, size, 0))
+    algorithm: Any = dataclasses.replace(config.algorithm, lazy=decision.is_by_words(found))  # type: ignore[call-arg]
+    return dataclasses.replace(config, algorithm=algorithm)
 
 
 def make_algorithm(config: Config, data: Data) -> Algorithm:
@@ -83,8 +70,8 @@ def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         arguments["points"] = config.points
     if config.warm_starts:
         arguments["warm_starts"] = True
-    if getattr(config, "lazy", None):
-        arguments["lazy"] = True
+    if getattr(config, "lazy", None) is not None and (config.lazy or config.name in decision.ROWS):
+        arguments["lazy"] = config.lazy
     if getattr(config, "active_topics", None) is not None:
         arguments |= {"lazy": config.lazy is not False, "active_topics": config.active_topics}
     if getattr(config, "left_out", None) is not None:
