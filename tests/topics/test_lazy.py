@@ -184,13 +184,13 @@ def test_a_skipped_step_leaves_all_as_it_was(name):
 
 def test_a_batch_of_more_words_than_usual_is_padded_for_itself():
     """One document of many words among short ones."""
-    counts = np.zeros((64, 400), int)
-    counts[np.arange(64), np.arange(64)] = 3
+    counts = np.zeros((128, 400), int)
+    counts[np.arange(128), np.arange(128)] = 3
     counts[7] = 1
     corpus = vi.data.Corpus.from_counts(counts)
     # Of this seed the long document is in no batch that is looked at.
     loader = OwnWordsLoader(as_loader(corpus, vi.models.lda(2, 400), 4, 1), 400)
-    sizes = [len(batch.data.words) for batch in loader.batches(0, 32)]
+    sizes = [len(batch.data.words) for batch in loader.batches(0, 64)]
     assert set(sizes) == {16, 400}
     with jax.enable_x64(True):
         model = vi.models.lda(2, 400)
