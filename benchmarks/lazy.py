@@ -93,7 +93,7 @@ def ways(a: argparse.Namespace, row: str, vocab_size: int) -> dict[str, Any]:
     estep = vi.estep.cvb0() if row == "ssvi_a" else vi.estep.mean_field()
     model = vi.models.lda(a.topics, vocab_size, 0.1, 0.1, estep=estep)
     make = getattr(vi, row)
-    made = {"dense": make(model), "lazy": make(model, lazy=True)}
+    made = {"dense": make(model, lazy=False), "lazy": make(model, lazy=True)}
     if vocab_size * a.topics > DENSE_BELOW:
         del made["dense"]
     if a.active is not None:

@@ -18,7 +18,7 @@
 
 Each takes the keyword arguments of `compose`. `estimand`, `estimator` and `update` may be given for some globals by
 name; the other globals keep the row's own. The stochastic algorithms, whose reported ELBO is an estimate anyway,
-evaluate its KL term at every tenth step; with `lazy=True` about once a pass. Each takes short arguments for wrappers
+evaluate its KL term at every tenth step; by words about once a pass. Each takes short arguments for wrappers
 too:
 
 | argument | wrapper |
@@ -27,6 +27,7 @@ too:
 | `average_after=t` | `vijax.averaged(alg, t)` |
 | `warm_starts=True` | `vijax.warm(alg)` |
 | `lazy=True`, `active_topics=L`, `left_out=share` | `vijax.topics.by_words(alg, L, share)` |
+| `lazy=False` | `vijax.topics.all_words(alg)`; unset, `vijax.fit` decides (`vijax.topics.decision.settled`) |
 | `axis="data"` | `vijax.over_axis(alg, "data")` |
 """
 
@@ -60,6 +61,7 @@ from vijax.inference.step_size import (
 )
 from vijax.inference.update import Update, block, exact_mean
 from vijax.row import row
+from vijax.topics.decision import USUAL_PENALTY_EVERY
 
 
 def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
@@ -304,4 +306,4 @@ def _full(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algor
 
 
 def _stochastic(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algorithm:
-    return row(model, {"name": name, "penalty_every": 10, **own}, choices)
+    return row(model, {"name": name, "penalty_every": USUAL_PENALTY_EVERY, **own}, choices)

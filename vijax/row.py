@@ -13,7 +13,8 @@ from vijax.inference.compose import MOVED, Algorithm, compose
 from vijax.inference.wrappers.axis import over_axis
 from vijax.inference.wrappers.beside import averaged, warm
 from vijax.inference.wrappers.sized import part_of, whole
-from vijax.topics import by_words
+from vijax.topics import all_words, by_words
+from vijax.topics.own_words import tables
 
 WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {
     "num_groups": part_of,
@@ -22,7 +23,8 @@ WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {
 }
 SHORT = (*WITH_ARGUMENT, "full_data", "warm_starts", "lazy", "active_topics", "left_out")
 """Arguments that every named algorithm takes, each short for a wrapper. Those outside `WITH_ARGUMENT` are short for
-`vijax.whole`, `vijax.warm`, and `vijax.topics.by_words` with `active` and `left_out`."""
+`vijax.whole`, `vijax.warm`, and `vijax.topics.by_words` with `active` and `left_out`; `lazy=False` is short for
+`vijax.topics.all_words`."""
 
 
 def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Algorithm:
@@ -48,4 +50,4 @@ def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Alg
     remedy = "Give lazy=True too, or take vijax.topics.by_words(alg, active, left_out)."
     require(active is None, "active_topics", "none without lazy=True", active, remedy)
     require(left_out == 0, "left_out", "0 without active_topics", left_out, remedy)
-    return alg
+    return all_words(alg) if short.get("lazy") is False and tables(model) else alg

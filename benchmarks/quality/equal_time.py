@@ -28,7 +28,7 @@ from peers_lda import ONE_CORE, peers_python
 
 ALPHA = ETA = 0.1
 OURS = {
-    "vijax, SSVI-A, CVB0": {},
+    "vijax, SSVI-A, CVB0": {"lazy": False},
     "vijax, lazy": {"lazy": True},
     "vijax, lazy, 16 topics a document": {"lazy": True, "active_topics": 16},
 }

@@ -84,5 +84,5 @@ def test_no_file_asks_of_what_class_a_model_is():
     """What a model is, is what it says of itself."""
     asks = re.compile(r"isinstance\([^)]*\b(Predictors|LogDensity|FreePart|Autoencoder|StructuredAutoencoder)\b")
     files = sorted(Path(vi.__file__).parent.rglob("*.py"))
-    assert len(files) > 400
+    assert len(files) > 300
     assert not [path.name for path in files if asks.search(path.read_text(encoding="utf-8"))]

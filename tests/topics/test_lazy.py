@@ -94,6 +94,19 @@ def test_the_reported_objective_is_the_dense_one_when_it_is_evaluated():
     np.testing.assert_array_equal(lazy["penalty"][1:4], lazy["penalty"][0])
 
 
+@pytest.mark.parametrize("base", [0.05, np.linspace(0.02, 0.3, 1003)], ids=["one eta", "eta by word"])
+@pytest.mark.parametrize("most", [1.0, 1e6], ids=["many words", "one word has nearly all"])
+def test_the_divergence_by_words_is_the_dense_one(base, most, monkeypatch):
+    """Also where the last block of words begins in the one before it."""
+    monkeypatch.setattr("vijax.families.discrete.by_word.BLOCK", 100 * K)
+    counts = np.random.default_rng(0).gamma(0.3, 3.0, (K, 1003)).astype(np.float32)
+    counts[0, 1002] *= most
+    dense = Dirichlet(jnp.asarray(counts + base, jnp.float32))
+    q = DirichletByWord.of(dense, jnp.asarray(base, jnp.float32))
+    prior = Dirichlet(jnp.broadcast_to(jnp.asarray(base, jnp.float32), (K, 1003)))
+    np.testing.assert_allclose(q.divergence_from_base(), dense.kl(prior), rtol=3e-6)
+
+
 def test_learnt_alpha_is_the_dense_one():
     with jax.enable_x64(True):
         dense, lazy = (run(vi.svi(lda(), learn=("alpha",), lazy=lazy), 30).state.hyper for lazy in (False, True))
@@ -171,13 +184,13 @@ def test_a_skipped_step_leaves_all_as_it_was(name):
 
 def test_a_batch_of_more_words_than_usual_is_padded_for_itself():
     """One document of many words among short ones."""
-    counts = np.zeros((64, 400), int)
-    counts[np.arange(64), np.arange(64)] = 3
+    counts = np.zeros((128, 400), int)
+    counts[np.arange(128), np.arange(128)] = 3
     counts[7] = 1
     corpus = vi.data.Corpus.from_counts(counts)
     # Of this seed the long document is in no batch that is looked at.
     loader = OwnWordsLoader(as_loader(corpus, vi.models.lda(2, 400), 4, 1), 400)
-    sizes = [len(batch.data.words) for batch in loader.batches(0, 32)]
+    sizes = [len(batch.data.words) for batch in loader.batches(0, 64)]
     assert set(sizes) == {16, 400}
     with jax.enable_x64(True):
         model = vi.models.lda(2, 400)

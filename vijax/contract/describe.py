@@ -43,7 +43,8 @@ def of_fit(fit: Any) -> str:
     """The algorithm, the outcome, and the globals that were found."""
     elbo = fit.trace.get("elbo", ())
     end = f"; objective {float(elbo[-1]):.6g} at the last" if len(elbo) else ""
-    how = f"Fit by {fit.alg.spec.name}: {getattr(fit, 'outcome', fit.status)}"
+    around = "".join(f", {wrapper.name}" for wrapper in fit.alg.wrappers if wrapper.stores_globals)
+    how = f"Fit by {fit.alg.spec.name}{around}: {getattr(fit, 'outcome', fit.status)}"
     done = f"{int(fit.state.step)} steps{end}"
     return _block(how, [done], _verdict(fit), _variables(fit.posterior), _hyper(fit.state.hyper))
 

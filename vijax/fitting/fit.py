@@ -37,6 +37,7 @@ from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Sta
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
+from vijax.topics.decision import settled
 from vijax.xla import keys
 from vijax.xla.precision import enable_x64
 
@@ -143,6 +144,10 @@ def fit(
 
     Steps whose value or gradient is not finite are skipped: the state stays as it was. `fit.num_skipped` counts them.
 
+    `svi` and `ssvi_a` of topics take steps by words (`vijax.topics.by_words`) where batches hold less than half of a
+    large vocabulary and nothing else is said: the same steps, or the same in law. `fit.alg` and `print(fit)` say so.
+    It is decided once, from the first pass; a fit that goes on from `state` keeps its form.
+
     Returns:
       A `Fit`.
 
@@ -175,6 +180,7 @@ def fit(
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec
     loader = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
+    alg = settled(alg, loader, state)
     for wrapper in alg.wrappers:
         loader = wrapper.loader(loader, alg)
     total = num_steps_of(num_epochs, num_steps, loader)

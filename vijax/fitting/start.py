@@ -39,7 +39,9 @@ def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any = None) 
         known, batch = float(batch.num_groups or loader.num_groups), batch._replace(num_groups=None)  # a shape
     elif isinstance(batch, Minibatch) and is_whole(batch):
         batch = batch._replace(num_groups=None)  # which states this, also where it is traced
-    compiled = step_jit if numbers_in(batch) >= LARGE else quick_jit
+    model = alg.spec.model
+    globals_too = numbers_in(jax.eval_shape(model.prior, dict(model.hyper))) >= 8 * LARGE
+    compiled = step_jit if globals_too or numbers_in(batch) >= LARGE else quick_jit
     program = kept(alg.init, (compiled, known), lambda init: compiled(_bind(init, known)))
     try:
         return program(key, batch, hyper)

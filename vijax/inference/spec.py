@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from vijax.contract import describe
 from vijax.contract.model import Hyper, Model
 from vijax.contract.per_variable import PerVariable
-from vijax.families import Product
+from vijax.families import Family, Product
 from vijax.inference.estep import EStep
 from vijax.inference.estimand import Estimand
 from vijax.inference.estimator import Estimator, Reads, at_point
@@ -68,7 +68,7 @@ class Spec(NamedTuple):
         prior = self.model.prior(hyper)
         return prior.replace({name: self.estimand.of(name).start(p) for name, p in prior.items()})
 
-    def penalty(self, posterior: Product, hyper: Hyper) -> Float[Array, ""]:
+    def penalty(self, posterior: Mapping[str, Family], hyper: Hyper) -> Float[Array, ""]:
         """The number that the objective subtracts from the bound of the data."""
         prior = self.model.prior(hyper)
         terms = [self.estimand.of(name).penalty(q, prior[name]) for name, q in posterior.items()]

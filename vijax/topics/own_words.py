@@ -13,6 +13,7 @@ V of structured SVI moves all columns, those without a word in the batch by 1 / 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -42,8 +43,10 @@ PENALTY_SHARES = 4, 20
 """The penalty is of all K x V numbers, of which a step sees W K, or so many pairs. It is evaluated about once a pass
 over the data, at steps no less than 4 and no more than 20 times the ratio of the two apart: so it adds a quarter to the
 numbers of a step, or less."""
-LOOKED_AT = 8
+LOOKED_AT = 16
 """How many batches say to how many words the others are padded."""
+SPREAD = 5
+"""Standard deviations above the mean to which they are padded: one batch in millions has more words."""
 
 
 @register
@@ -150,8 +153,10 @@ class ByWords(Wrapper):
         names = list(tables(spec.model))
 
         def anew() -> tuple[Array, list[Array]]:
-            tall = [state.posterior[name].summed().totals for name in names]  # type: ignore[attr-defined]
-            return spec.penalty(state.posterior, state.hyper).astype(state.penalty.dtype), tall
+            tall: list[Any] = [state.posterior[name].summed() for name in names]  # type: ignore[attr-defined]
+            others = {name: q for name, q in state.posterior.items() if name not in names}
+            value = spec.penalty(others, state.hyper) + sum(jnp.sum(q.divergence_from_base()) for q in tall)
+            return value.astype(state.penalty.dtype), [q.totals for q in tall]
 
         def as_it_was() -> tuple[Array, list[Array]]:
             return state.penalty, [state.posterior[name].totals for name in names]  # type: ignore[attr-defined]
@@ -310,10 +315,16 @@ class OwnWordsLoader:
         return getattr(object.__getattribute__(self, "inner"), name)
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
-        """Batches padded to one number of words, wherever they have no more than that. It is a matter of the first pass
-        alone, so that a run may go on anywhere."""
-        size = min(self.vocab_size, -(-int(1.03 * max(self.words_of_batches())) // 16) * 16)
-        return (renumbered(batch, self.vocab_size, size) for batch in self.inner.batches(start, stop))
+        """Batches padded to one number of words, and those of more words to as many as such a batch can have: two
+        shapes in all. Both are a matter of the first pass alone, so that a run may go on anywhere."""
+        return (renumbered(batch, self.vocab_size, self.size) for batch in self.inner.batches(start, stop))
+
+    @functools.cached_property
+    def size(self) -> int:
+        """The number of words to which batches are padded, so coarse that most seeds share a program."""
+        found = self.words_of_batches()
+        most = max(float(np.mean(found) + SPREAD * np.std(found)), max(found))
+        return padded_words(int(np.ceil(most)), self.vocab_size)
 
     def words_of_batches(self) -> list[int]:
         """The number of different words in each of some batches of the first pass."""
@@ -333,8 +344,8 @@ def renumbered(batch: Minibatch, vocab_size: int, size: int | None = None) -> Mi
     Args:
       batch: documents as NumPy arrays.
       vocab_size: V.
-      size: to how many its words are padded; None takes `padded_words` of their number, as it does where they are more
-        than this.
+      size: to how many its words are padded; where they are more, as many as a batch of its shape can have. None takes
+        `padded_words` of their number.
 
     Returns:
       The batch, its data `OwnWords`: the ids as they were are different and increasing, padding is V, V + 1, ...
@@ -352,8 +363,10 @@ def renumbered(batch: Minibatch, vocab_size: int, size: int | None = None) -> Mi
     for documents in batch.data:
         present[np.asarray(documents.words)[np.asarray(documents.counts) > 0]] = True
     words = np.flatnonzero(present).astype(np.int32)
-    if size is None or len(words) > size:
+    if size is None:
         size = padded_words(len(words), vocab_size)
+    elif len(words) > size:
+        size = min(sum(documents.words.size for documents in batch.data), vocab_size)
     place = np.zeros(vocab_size, np.int32)
     place[words] = np.arange(len(words), dtype=np.int32)
     padding = vocab_size + np.arange(size - len(words), dtype=np.int32)

@@ -24,12 +24,10 @@ from vijax.fitting.restarts import many
 from vijax.inference import learning, step_size
 from vijax.inference.compose import Algorithm
 from vijax.inference.wrappers.sized import takes_all
-from vijax.topics.own_words import OwnWordsLoader
+from vijax.topics import decision
 
 WHOLE = ("em", "map", "cavi")
 """Algorithms whose steps are of size one unless a schedule is given."""
-LAZY = ("svi", "ssvi_a")
-"""Algorithms whose steps may be lazy."""
 FULL_DATA = (*WHOLE, "pg_svi", "auto", "dadvi", "ngvi", "advi", "bbvi")
 """Algorithms that take the whole data set at each step unless a batch size is given."""
 
@@ -48,21 +46,13 @@ def fingerprint(config: Config, data: Data) -> str:
 
 
 def settled(config: Config, data: Data) -> Config:
-    """The configuration with `algorithm.lazy` decided where the user has left it open: steps are lazy where that
-    gains."""
-    algorithm: Any = config.algorithm
-    if not config.listing.reads_documents or getattr(algorithm, "lazy", True) is not None:
+    """The configuration with `algorithm.lazy` decided from the data where the user has left it open."""
+    if not config.listing.reads_documents or getattr(config.algorithm, "lazy", True) is not None:
         return config
-    size = batch_size(config, data)
-    lazy = algorithm.name in LAZY and size is not None
-    if lazy:  # for models of topics by word whose concentrations are given
-        documents = config.listing.build(config.model, data).form.documents
-        by_word = set() if documents is None else set(documents.by_word.values())
-        lazy = bool(by_word) and not by_word & set(getattr(config.model, "learn", ()))
-    if lazy and size is not None and getattr(algorithm, "active_topics", None) is None:
-        loader = OwnWordsLoader(CorpusLoader(data.train, size, 0), data.train.vocab_size)
-        lazy = max(loader.words_of_batches()) < data.train.vocab_size / 2
-    return dataclasses.replace(config, algorithm=dataclasses.replace(algorithm, lazy=lazy))
+    size = batch_size(config, data) or data.train.num_documents
+    found = decision.settled(make_algorithm(config, data), CorpusLoader(data.train, size, 0))
+    algorithm: Any = dataclasses.replace(config.algorithm, lazy=decision.is_by_words(found))  # type: ignore[call-arg]
+    return dataclasses.replace(config, algorithm=algorithm)
 
 
 def make_algorithm(config: Config, data: Data) -> Algorithm:
@@ -77,7 +67,7 @@ def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         "step_size": chosen(config.step_size),
         "points": getattr(config, "points", ()) or None,
         "warm_starts": config.warm_starts or None,
-        "lazy": (lazy or None) if active is None else lazy is not False,
+        "lazy": lazy is not False if active is not None else lazy if lazy or config.name in decision.ROWS else None,
         "active_topics": active,
         "left_out": getattr(config, "left_out", None),
         "damping": config.damping,

@@ -133,7 +133,8 @@ def _lead(run: Run) -> str:
     data = "the docstrings of installed packages" if path == "docstrings" else path
     estep = f" with {chosen.estep.name}" if hasattr(chosen, "estep") else ""
     title = run.config.listing.title
-    method = f"{title[0].upper()}{title[1:]}, by {chosen.name}{estep}, on {data}."
+    words = ", in steps by words" if getattr(chosen, "lazy", None) else ""
+    method = f"{title[0].upper()}{title[1:]}, by {chosen.name}{estep}{words}, on {data}."
     how = _unfinished(run)
     return f"{method} {how}{'' if how.endswith('.') or not how else '.'}".strip()
 

@@ -23,13 +23,24 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from vijax.families.base import Family, family, positive_and_finite
 from vijax.families.construction import through
 from vijax.families.discrete.by_pair import DirichletOfPairs
-from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats, expected_log, floored_log, normalized_gammas
+from vijax.families.discrete.dirichlet import (
+    Dirichlet,
+    DirichletStats,
+    expected_log,
+    floored_log,
+    normalized_gammas,
+    share_excess,
+)
+from vijax.families.numeric import special
+from vijax.families.numeric.excess import without_rounding_below_zero
 from vijax.families.numeric.pathwise import sample_offset
 from vijax.families.product import Product
 from vijax.tree import register
 
 FOLD_BELOW = 1e-12
 """The least S: entries of a stay below 1e12 times those of lambda."""
+BLOCK = 2**18
+"""Numbers that are read at once where all are: they stay in a core's cache."""
 PROMISED: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
 
 
@@ -209,8 +220,38 @@ class DirichletByWord(Family):
 
     def summed(self) -> Self:
         """This law with its totals summed anew over all words."""
-        base = self.base * len(self.entries) if self.base.ndim == 0 else jnp.sum(self.base)
+        base = _total(self.base, len(self.entries))
         return dataclasses.replace(self, totals=base + self.scale * jnp.sum(self.entries, axis=0))
+
+    def divergence_from_base(self) -> Float[Array, " k"]:
+        """KL(q || Dirichlet(eta)): `kl` of a prior that is the base, in a third of the time, for the numbers of a word
+        are read as they lie."""
+        parts, largest = self._parts_of_divergence()
+        total, prior = self.totals, _total(self.base, len(self.entries))
+        value = parts - special.stirling_divergence(total, jnp.broadcast_to(prior, total.shape))
+        # Where a word is more than half of a topic, large terms cancel, which the dense law's form does on paper.
+        by_dense = lambda: self.dense().kl(Dirichlet(jnp.broadcast_to(self.base, self.entries.shape[::-1])))
+        return jax.lax.cond(jnp.any(largest > 0.5 * total), by_dense, lambda: without_rounding_below_zero(value))
+
+    def _parts_of_divergence(self) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+        """The sum of what single words add to the divergence, and the largest concentration, of each topic; block by
+        block of words, so that nothing of the size of all is written."""
+        num_words, num_topics = self.entries.shape
+        size = min(num_words, max(1, BLOCK // num_topics))
+        prior = _total(self.base, num_words)
+        shift, growth = (prior - self.totals) / self.totals, prior / self.totals
+
+        def add(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
+            start = jnp.minimum(i * size, num_words - size)
+            entries = jax.lax.dynamic_slice_in_dim(self.entries, start, size)
+            eta = self.base if self.base.ndim == 0 else jax.lax.dynamic_slice_in_dim(self.base, start, size)[:, None]
+            lam, eta = jnp.broadcast_arrays(eta + self.scale * entries, eta)
+            parts = eta * share_excess(lam, eta, shift, growth) + special.stirling_divergence(lam, eta)
+            new = (start + jnp.arange(size) >= i * size)[:, None]  # the last block begins in the one before it
+            return found[0] + jnp.sum(jnp.where(new, parts, 0.0), axis=0), jnp.maximum(found[1], jnp.max(lam, axis=0))
+
+        zero = jnp.zeros_like(self.totals)
+        return jax.lax.fori_loop(0, -(-num_words // size), add, (zero, zero))
 
     def dense(self) -> Dirichlet:
         """All concentrations."""
@@ -271,6 +312,11 @@ def _with_rest(lam: Array, known: Array, rest: Array) -> Array:
     """The components with padding replaced by equal parts of the rest."""
     parts = jnp.maximum(jnp.sum(~known), 1)
     return jnp.where(known[:, None], lam, rest / parts)
+
+
+def _total(base: Array, num_words: int) -> Array:
+    """The sum of eta over all words."""
+    return base * num_words if base.ndim == 0 else jnp.sum(base)
 
 
 def _at(base: Array, words: Array) -> Array:

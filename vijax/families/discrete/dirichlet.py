@@ -261,7 +261,7 @@ def dirichlet_divergence(c: Float[Array, "*batch v"], c2: Float[Array, "*batch v
     c, c2 = jnp.broadcast_arrays(c, c2)
     total, total2, change = (jnp.sum(x, axis=-1) for x in (c, c2, c2 - c))
     largest = c > 0.5 * total[..., None]  # one component at most
-    shares = c2 * _share_excess(c, c2, (change / total)[..., None], (total2 / total)[..., None])
+    shares = c2 * share_excess(c, c2, (change / total)[..., None], (total2 / total)[..., None])
     remainders = jnp.where(largest, 0.0, special.stirling_divergence(c, c2))
     of_total = -special.stirling_divergence(total, total2)
     # The branch without these saves separate sums: among many thousands of components none is so large.
@@ -279,7 +279,7 @@ def _with_largest(c: Array, c2: Array, of_total: Array) -> Array:
     return jnp.where(has_lead, _of_the_largest(one(lead), rest, one(lead2), rest2, change, change_of_rest), of_total)
 
 
-def _share_excess(c: Array, c2: Array, of_total: Array, growth: Array) -> Array:
+def share_excess(c: Array, c2: Array, of_total: Array, growth: Array) -> Array:
     """m - 1 - log m, m = p / p', given (C' - C) / C and C' / C. Of the two ways to write m - 1,
 
         (c / c') (C' - C) / C - (c' - c) / c'  =  (C' - C) / C - ((c' - c) / c') C' / C,

@@ -85,7 +85,9 @@ def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:
     if isinstance(likelihood, Likelihood):
         return likelihood
     if not callable(likelihood):
-        expected = "expected one of vijax.likelihood, such as bernoulli_logit(), or a function log_lik(y, z)"
+        expected = (
+            "expected one of vijax.likelihood, such as bernoulli_logit() or poisson_log(), or a function log_lik(y, z)"
+        )
         raise TypeError(f"likelihood: {expected}, got {likelihood!r}.")
     return Likelihood(likelihood)
 
