@@ -86,7 +86,7 @@ def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:
         return likelihood
     if not callable(likelihood):
         expected = (
-            "expected one of vijax.likelihood, such as bernoulli_logit() or poisson_log(), or a function log_lik(y, z)"
+            "expected one of vijax.likelihood, such as poisson_log(), or a function log_lik(y, z)"
         )
         raise TypeError(f"likelihood: {expected}, got {likelihood!r}.")
     return Likelihood(likelihood)
