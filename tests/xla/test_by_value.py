@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy import stats
 
 import vijax as vi
 from tests.programs import compiled
@@ -160,3 +161,16 @@ def test_few_models_are_kept():
     models = [weakref.ref(vi.models.lda(2, 20 + i)) for i in range(100)]
     gc.collect()
     assert sum(ref() is not None for ref in models) <= 8
+
+
+def test_what_is_made_within_a_program_outlives_it():
+    """Its constants are numbers, and no part of the program that was traced when it was first asked for."""
+    degrees = 4.25  # asked for nowhere else
+
+    @jax.jit
+    def within(z):
+        return vi.likelihood.student_t(degrees).log_prob(jnp.array(0.5), z)
+
+    inside, outside = within(jnp.array(1.5)), vi.likelihood.student_t(degrees)
+    assert float(outside.width) == pytest.approx(degrees**0.5, rel=1e-6)
+    assert float(inside) == pytest.approx(stats.t.logpdf(0.5, degrees, 1.5), rel=1e-6)

@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from vijax.xla.compiler import outside_programs
+
 Make = TypeVar("Make", bound=Callable)
 T = TypeVar("T")
 
@@ -54,7 +56,8 @@ def by_value(make: Make) -> Make:
             if key in made:
                 made.move_to_end(key)
                 return made[key]
-        result = _with_recipe(make(*args, **kwargs), one, args, kwargs)
+        with outside_programs():  # it may outlive a program that is being traced
+            result = _with_recipe(make(*args, **kwargs), one, args, kwargs)
         with lock:
             _put(made, key, result)
         return result

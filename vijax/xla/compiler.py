@@ -11,6 +11,7 @@ option that it does not know. Settings of the user in XLA_FLAGS stand.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import weakref
@@ -93,15 +94,14 @@ class _Program:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs))):
             return jax.jit(self._fn, **self._more)(*args, **kwargs)  # part of the user's program, with its options
-        if not _within_a_program():
-            return self._jitted(*args, **kwargs)
-        with jax.ensure_compile_time_eval():  # called with constants alone it is no part of that program
+        with outside_programs():  # called with constants alone it is no part of a program that is being traced
             return self._jitted(*args, **kwargs)
 
 
-def _within_a_program() -> bool:
-    """True where another program is being traced: a constant put on the device is then a part of it."""
-    return isinstance(jax.device_put(np.int32(0)), jax.core.Tracer)
+def outside_programs() -> contextlib.AbstractContextManager:
+    """The context in which constants are numbers, also while a program is traced, of which they would become a part."""
+    is_traced = isinstance(jax.device_put(np.int32(0)), jax.core.Tracer)
+    return jax.ensure_compile_time_eval() if is_traced else contextlib.nullcontext()
 
 
 def usable(options: Mapping[str, Any]) -> dict[str, Any] | None:

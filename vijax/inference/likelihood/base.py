@@ -85,9 +85,7 @@ def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:
     if isinstance(likelihood, Likelihood):
         return likelihood
     if not callable(likelihood):
-        expected = (
-            "expected one of vijax.likelihood, such as poisson_log(), or a function log_lik(y, z)"
-        )
+        expected = "expected one of vijax.likelihood, such as poisson_log(), or a function log_lik(y, z)"
         raise TypeError(f"likelihood: {expected}, got {likelihood!r}.")
     return Likelihood(likelihood)
 
