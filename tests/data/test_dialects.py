@@ -82,7 +82,7 @@ def test_a_column_has_one_decimal_sign(tmp_path):
     np.testing.assert_array_equal(found["b"], [1.5, 2.5])
     with pytest.raises(DataError, match=r"t\.csv, column 'a': expected one sign for decimals.*got '1,5' and '2.5'"):
         read_columns(path, dialect=Dialect(decimal=","))
-    assert with_points(["eins, zwei", "1,5", "drei"], "auto", "")[1] == ""  # mostly text
+    assert with_points(["eins, zwei", "1,5", "drei"], None, "")[1] == ""  # mostly text
 
 
 def test_names_of_groups_stay_as_they_are_written(tmp_path):

@@ -68,7 +68,7 @@ def read(
     column: str | None = None,
     format: str | None = None,
     encoding: str = "utf-8",
-    separator: Separator = "auto",
+    separator: Separator | None = None,
     sheet: str | None = None,
     text: TextSettings = DEFAULT_SETTINGS,
     sha256: str | None = None,
@@ -86,7 +86,8 @@ def read(
       format: the format of a file, when its name does not tell it: npz, matrix-market, lda-c, uci, text-folder,
         text-lines, jsonl, csv, parquet, sheet.
       encoding: encoding of text files; UTF-16 and UTF-32 are known by their byte order mark.
-      separator: the letter between the cells of a csv: ",", ";", "tab" or "|"; "auto" finds it in the first lines.
+      separator: the letter between the cells of a csv: ",", ";", "tab" or "|"; by default found in its first
+        lines.
       sheet: the sheet of a spreadsheet; the first by default.
       text: settings by which text becomes words.
       sha256: SHA-256 that the file at a URL must have; without it, every download must have that of the first.

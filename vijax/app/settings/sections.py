@@ -21,8 +21,8 @@ from vijax.fitting.fit import fit
 from vijax.inference import estep, estimator, step_size
 
 ENCODING = "encoding of text files; UTF-16 and UTF-32 are known by their mark"
-SEPARATOR = "what divides the cells of a csv; auto: found in its first lines"
-DECIMAL = "decimal sign of text files; auto: a comma where a column has it and cells are not divided by commas"
+SEPARATOR = "what divides the cells of a csv; unset: found in its first lines"
+DECIMAL = "decimal sign of text files; unset: a comma where a column has it and cells are not divided by commas"
 SHEET = "sheet of a spreadsheet; unset: the first"
 SHA256 = "checksum of the file at a URL; unset: that of the first download must stay"
 Format = Literal[
@@ -50,7 +50,7 @@ class DocumentData:
     held_out: float = setting(0.1, "share of the documents kept out of training, for the score", inside("[0, 1)"))
     split_seed: int = setting(0, "seed of the split into training and held-out documents", whole(0))
     encoding: str = setting("utf-8", ENCODING)
-    separator: Separator = setting("auto", SEPARATOR)
+    separator: Separator | None = setting(None, SEPARATOR)
     sheet: str | None = setting(None, SHEET)
     lowercase: bool = setting_of(TextSettings, "lowercase")
     token_pattern: str = setting_of(TextSettings, "token_pattern")
@@ -86,8 +86,8 @@ class TableData:
     )
     split_seed: int = setting(0, "seed of the split into training and held-out parts", whole(0))
     encoding: str = setting("utf-8", ENCODING)
-    separator: Separator = setting("auto", SEPARATOR)
-    decimal: Decimal = setting("auto", DECIMAL)
+    separator: Separator | None = setting(None, SEPARATOR)
+    decimal: Decimal | None = setting(None, DECIMAL)
     sheet: str | None = setting(None, SHEET)
     sha256: str | None = setting(None, SHA256)
 
@@ -113,8 +113,8 @@ class GraphData:
     held_out: float = setting(0.1, "share of the pairs kept out of training, for the score", inside("[0, 1)"))
     split_seed: int = setting(0, "seed of the split into training and held-out pairs", whole(0))
     encoding: str = setting("utf-8", ENCODING)
-    separator: Separator = setting("auto", SEPARATOR)
-    decimal: Decimal = setting("auto", DECIMAL)
+    separator: Separator | None = setting(None, SEPARATOR)
+    decimal: Decimal | None = setting(None, DECIMAL)
     sheet: str | None = setting(None, SHEET)
     sha256: str | None = setting(None, SHA256)
 

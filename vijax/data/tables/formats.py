@@ -45,8 +45,8 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-Separator = Literal["auto", ",", ";", "tab", "|"]
-Decimal = Literal["auto", ".", ","]
+Separator = Literal[",", ";", "tab", "|"]
+Decimal = Literal[".", ","]
 
 
 class Dialect(NamedTuple):
@@ -54,14 +54,14 @@ class Dialect(NamedTuple):
 
     Attributes:
       encoding: encoding of text; a byte order mark of UTF-16 or UTF-32 goes before "utf-8".
-      separator: the letter between cells; "auto" finds it in the first lines.
-      decimal: the letter before the fraction of a number; "auto" finds commas where cells are divided by other letters.
+      separator: the letter between cells; None finds it in the first lines.
+      decimal: the letter before the fraction of a number; None finds commas where cells are divided by other letters.
       sheet: the sheet of a spreadsheet; None for the first.
     """
 
     encoding: str = "utf-8"
-    separator: Separator = "auto"
-    decimal: Decimal = "auto"
+    separator: Separator | None = None
+    decimal: Decimal | None = None
     sheet: str | None = None
 
 
@@ -86,7 +86,7 @@ def read_delimited(path: Path, dialect: Dialect = USUAL, notes: Notes | None = N
     lines = (f"{line}\n" for line in read_lines(path, dialect.encoding))
     first = list(itertools.islice(lines, MOST_LINES))
     delimiter = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
-    if dialect.separator == "auto":
+    if dialect.separator is None:
         delimiter = _separator(first, delimiter, path, notes or Notes())
     else:
         delimiter = dialect.separator.replace("tab", "\t")
@@ -130,21 +130,21 @@ WHOLE = re.compile(rf"{GROUPED}|[+-]?\d+")
 POINT = re.compile(r"[+-]?\d*\.\d*(?:[eE][+-]?\d+)?")
 
 
-def with_points(cells: Sequence[str], decimal: Decimal, where: str) -> tuple[list[str], str]:
+def with_points(cells: Sequence[str], decimal: Decimal | None, where: str) -> tuple[list[str], str]:
     """The cells of a column with decimal points in place of commas, and the first cell that was changed.
 
-    "auto" takes commas for those of decimals where most cells are numbers with commas, or whole ones, and none has a
+    None takes commas for those of decimals where most cells are numbers with commas, or whole ones, and none has a
     decimal point. Points then divide thousands.
 
-    >>> with_points(["1,5", "1.234,5", "2.000", "7"], "auto", "a.csv")
+    >>> with_points(["1,5", "1.234,5", "2.000", "7"], None, "a.csv")
     (['1.5', '1234.5', '2000', '7'], '1,5')
-    >>> with_points(["1,5", "0.5"], "auto", "a.csv")
+    >>> with_points(["1,5", "0.5"], None, "a.csv")
     (['1,5', '0.5'], '')
     """
     commas = [cell for cell in cells if COMMA.fullmatch(cell)]
     points = [cell for cell in cells if POINT.fullmatch(cell) and not WHOLE.fullmatch(cell)]
     whole = sum(bool(WHOLE.fullmatch(cell)) for cell in cells)
-    if decimal == "auto" and (not commas or points or 2 * (len(commas) + whole) < sum(map(bool, cells))):
+    if decimal is None and (not commas or points or 2 * (len(commas) + whole) < sum(map(bool, cells))):
         return list(cells), ""
     if commas and points:
         got, remedy = f"{commas[0]!r} and {points[0]!r}", "correct the cells, or set the other decimal"

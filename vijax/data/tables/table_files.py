@@ -113,8 +113,8 @@ def _bundled(source: str, name: str) -> Columns:
 
 def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
     header, rows, separator = read_delimited(path, dialect, notes)
-    commas = dialect.decimal == "," or (dialect.decimal == "auto" and separator != ",")
-    _check_header(with_points(header, "auto", f"{path}:1")[0] if commas else header, f"{path}:1", notes)
+    commas = dialect.decimal == "," or (dialect.decimal is None and separator != ",")
+    _check_header(with_points(header, None, f"{path}:1")[0] if commas else header, f"{path}:1", notes)
     cells: list[list[str]] = []
     lines: list[int] = []
     for line, row in rows:
@@ -127,7 +127,7 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     for name in [name for name in columns if commas and name not in exact]:
         columns[name], cell = with_points(columns[name], dialect.decimal, f"{path}, column {name!r}")
         changed |= {name: cell} if cell else {}
-    if changed and dialect.decimal == "auto":
+    if changed and dialect.decimal is None:
         cell = next(iter(changed.values()))
         said = f"In {listed(changed)} commas stand before decimals, as in {cell!r}, and points between thousands."
         notes.add(f"{said} If not, set decimal.")
