@@ -8,7 +8,7 @@ import sys
 import warnings
 from types import ModuleType
 
-PACKAGES = {"sklearn": "scikit-learn", "contourpy": "matplotlib"}
+PACKAGES = {"sklearn": "scikit-learn", "contourpy": "matplotlib", "python_calamine": "python-calamine"}
 """Packages whose names are not those of their modules."""
 
 

@@ -170,3 +170,44 @@ def test_a_table_without_the_target_that_a_model_needs_says_what_there_is(tmp_pa
     Path("x.csv").write_text("a,b\n1.5,2\n2.5,4\n3.5,6\n")
     with pytest.raises(ConfigError, match=r"predicts a column of two classes, and there is none: a: numbers from 1\.5"):
         initial_text("logistic_regression", "x.csv")
+
+
+def test_what_the_user_knows_already_is_said_to_init(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{i / 7:.2f};{i % 3};{i * i / 9:.1f}\n".replace(".", ",") for i in range(60))
+    Path("g.csv").write_text("a;zahl;b\n" + rows)
+    given = [
+        "data.target=a",
+        "name=versuch",
+        "model.likelihood.name=gaussian",
+        "fit.num_epochs=7",
+        "separator=;",
+        "held_out=0",
+    ]
+    assert main(["init", "glm", "--data", "g.csv", "--set", *given]) == 0
+    config = load_config("g_glm.toml")
+    assert (config.data.target, config.data.columns, config.data.separator) == ("a", ("zahl", "b"), ";")
+    assert (config.name, config.fit.num_epochs, config.model.likelihood.name) == ("versuch", 7, "gaussian")
+    np.testing.assert_allclose(load_data(config).train.y, np.arange(60) / 7, atol=0.005)
+    text = Path("g_glm.toml").read_text()
+    assert "# In 'a', 'b' commas stand before decimals, as in '0,00'" in text
+    for wrong, message in {
+        "data.target=c": "--set data.target: g.csv has no column 'c'; known: 'a', 'zahl', 'b'",
+        "data.columns=['x']": "--set data.columns: g.csv has no column 'x'",
+        "data.path=h.csv": "--set data.path: name the data after --data",
+        "model.name=lda": "--set model.name: name the model in its place",
+        "data.colour=1": "unknown key 'data.colour'",
+    }.items():
+        assert main(["init", "glm", "--data", "g.csv", "--out", "new.toml", "--set", wrong]) == 2
+        assert message in capsys.readouterr().err
+        assert not Path("new.toml").exists()
+
+
+def test_topics_to_begin_with_are_few_enough_to_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    words = np.array([a + b + c for a in "bdfglm" for b in "aeiou" for c in ("nan", "tat", "rir", "sus")])
+    Path("t.txt").write_text("\n".join(" ".join(words[rng.integers(120, size=44)]) for _ in range(5655)))
+    config, text = written("lda", "t.txt")
+    assert config.model.num_topics == 15
+    assert "Few enough to read" in text

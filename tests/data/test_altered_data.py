@@ -40,7 +40,7 @@ def saved(path, text, encoding="utf-8"):
         ("x.tsv", "title\ttext\na\tapple\tzzz\n", r"x\.tsv:2: expected 2 cells.*hold tabs"),
         ("x.csv", "text\none, two\n", r"x\.csv:2: expected 1 cells, as in the header, got 2"),
         ("x.csv", "text,text\na,b\n", r"x\.csv:1: .*distinct names, got 'text' more than once"),
-        ("x.csv", "title;text\na;b\n", r"x\.csv:1: expected cells divided by commas, got one divided by semicolons"),
+        ("x.csv", "title;text\na\n", r"x\.csv:1: expected cells divided by commas, got one divided by semicolons"),
         (
             "x.csv",
             "I liked it very much\nso did I\n",
@@ -48,7 +48,6 @@ def saved(path, text, encoding="utf-8"):
         ),
         ("x.txt", "a\0b\0c\0", r"x\.txt:1: expected text, got the character NUL.*'utf-16'"),
         ("x.jsonl", '{"text": ' + "[" * 100_000 + "}", r"x\.jsonl:1: expected a JSON object"),
-        ("x.xlsx", "", r"x\.xlsx: .*save the sheet as CSV"),
     ],
 )
 def test_what_would_be_lost_of_a_text_file_is_an_error(name, text, message, tmp_path):
@@ -82,6 +81,9 @@ def test_wide_encodings_are_decoded_before_lines_are_told_apart(encoding, tmp_pa
     for name, content in files.items():
         corpus = read(saved(tmp_path / name, content, encoding), encoding=encoding, text=ALL)
         assert tuple(corpus.texts) == tuple(texts)
+    if encoding in ("utf-16", "utf-32"):  # with a mark
+        assert tuple(read(tmp_path / "x.txt", text=ALL).texts) == tuple(texts)
+        return
     with pytest.raises(DataError, match=r"x\.txt:[12]: expected .*utf-16"):
         read(tmp_path / "x.txt", text=ALL)
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from vijax.data.tables.formats import Dialect
 from vijax.data.texts.text_files import column_texts, text_folder, text_lines
 
 jsonl, csv_rows, parquet = (functools.partial(column_texts, kind) for kind in ("jsonl", "csv", "parquet"))
@@ -87,7 +88,7 @@ def test_wrong_encoding_names_file_and_byte(tmp_path, read, name, before):
     )
     with pytest.raises(ValueError, match=message):
         list(read(path))
-    assert "café" in list(read(path, encoding="latin-1"))[1][1]
+    assert "café" in list(read(path, dialect=Dialect("latin-1")))[1][1]
 
 
 def test_wrong_encoding_in_a_folder(tmp_path):
@@ -96,7 +97,7 @@ def test_wrong_encoding_in_a_folder(tmp_path):
     with pytest.raises(ValueError, match=r"b\.txt: expected utf-8 text, got the bytes b'\\xe9' at byte offset 3"):
         list(text_folder(tmp_path))
     with pytest.raises(ValueError, match="encoding: expected an encoding Python knows, got 'klingon'"):
-        list(text_folder(tmp_path, encoding="klingon"))
+        list(text_folder(tmp_path, dialect=Dialect("klingon")))
 
 
 def test_unreadable_files(tmp_path):

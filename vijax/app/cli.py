@@ -268,17 +268,18 @@ def configs() -> int:
     return 0
 
 
-def init(model: str, /, *, data: str, out: Path | None = None) -> int:
+def init(model: str, /, *, data: str, out: Path | None = None, set: tuple[str, ...] = ()) -> int:
     """Writes a configuration to edit, after a look at the data.
 
     Args:
       model: its name (`vijax settings` lists them), or that of a configuration that comes with vijax.
       data: file, folder or URL of the data.
       out: the file to write; named after data and model if not given.
+      set: settings that are known already, as key=value: --set data.separator=";" data.target=price.
     """
     from vijax.app.initial import write_initial
 
-    written = write_initial(model, data, out)
+    written = write_initial(model, data, out, set)
     print(f"Wrote {written}: look at it, then: vijax fit {written}")
     return 0
 

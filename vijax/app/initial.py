@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from vijax.app.kinds.density_algorithm import read_by
 from vijax.app.look import Look, look_at_documents, look_at_graph, look_at_table
 from vijax.app.settings.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, resolved, schema
 from vijax.app.settings.sections import DocumentData, GraphData, TableData
-from vijax.app.settings.toml_source import find, read_toml
+from vijax.app.settings.toml_source import find, read_overrides, read_toml
 from vijax.app.settings.typed_toml import settings, toml_value
 from vijax.data.tables.table import rows_of
 from vijax.files import write_text
@@ -20,15 +21,16 @@ LOOKS = {DocumentData: look_at_documents, TableData: look_at_table, GraphData: l
 """The function that looks at the data of each section [data]."""
 
 
-def write_initial(model: str, data: str, out: Path | None) -> Path:
+def write_initial(model: str, data: str, out: Path | None, overrides: Iterable[str] = ()) -> Path:
     """Writes a configuration of a model for some data, a file, folder or URL; returns its path, named after data and
-    model if `out` is None. The model's name may be that of a configuration that comes with vijax."""
+    model if `out` is None. The model's name may be that of a configuration that comes with vijax. `overrides` are
+    settings that the user knows already, as `key=value`."""
     path = out or Path(f"{name_of_data(data)}_{model}.toml")
     if path.exists():
         raise ConfigError(f"{path} exists: name another file with --out, or remove it")
     if path.suffix != ".toml":
         raise ConfigError(f"--out: expected a name that ends in .toml, got {path}")
-    write_text(path, initial_text(model, data))
+    write_text(path, initial_text(model, data, overrides))
     try:
         _check(path)
     except ValueError as error:
@@ -50,17 +52,21 @@ def _check(path: Path) -> None:
             model.form.check(read_by(model, listing.arrange(data.train, config.model)))
 
 
-def initial_text(model: str, data: str) -> str:
+def initial_text(model: str, data: str, overrides: Iterable[str] = ()) -> str:
     """The text of the configuration."""
     base = {key: entry.value for key, entry in read_toml(find(model)).items() if not key.startswith("data.")}
     name = model_of(base.get("model.name", "lda"))
     base = {"model.name": name, **base}
     if name == "density":
         raise ConfigError("vijax init: a density is a Python file of yours; begin with that of `vijax fit density`")
-    begun = load_config(find(model))
-    look = LOOKS[LISTINGS[name].source.section](data, LISTINGS[name], begun)
+    said = {key: entry.value for key, entry in read_overrides(overrides, schema(name)).items()}
+    for key, remedy in {"data.path": "name the data after --data", "model.name": "name the model in its place"}.items():
+        if key in said:
+            raise ConfigError(f"--set {key}: {remedy}, as in vijax init {name} --data {data}")
+    begun = load_config(find(model), overrides, data)
+    look = LOOKS[LISTINGS[name].source.section](data, LISTINGS[name], begun, said)
     chosen = {"data.path": resolved(data)} | {key: value for key, value in base.items() if key not in look.without}
-    return _text(name, data, chosen | look.settings, look)
+    return _text(name, data, chosen | look.settings | said, look)
 
 
 def _text(model: str, data: str, chosen: dict[str, Any], look: Look) -> str:
@@ -68,9 +74,9 @@ def _text(model: str, data: str, chosen: dict[str, Any], look: Look) -> str:
     lines = [f"# {LISTINGS[model].title} of {Path(data).name or data}, begun by `vijax init {model}`.", "#"]
     lines += [f"# {printable(fact)}" for fact in look.facts]
     lines += ["#", "# Every other setting and its default: vijax settings --model " + model]
-    for table in ("data", "model", "algorithm", "fit"):
-        keys = [key for key in known if key.startswith(f"{table}.") and key in chosen]
-        lines += ["", f"[{table}]"]
+    for table in ("", "data", "model", "algorithm", "fit", "page"):
+        keys = [key for key in known if key.partition(".")[0] == (table or key) and key in chosen]
+        lines += ["", f"[{table}]"] if table and keys else []
         for key in keys:
             lines += [f"# {known[key].help}", *([f"# {look.why[key]}"] if key in look.why else [])]
             lines.append(f"{key.removeprefix(table + '.')} = {toml_value(chosen[key])}")

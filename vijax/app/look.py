@@ -14,8 +14,10 @@ import numpy as np
 
 from vijax.app.kinds.assemble import FULL_DATA
 from vijax.app.kinds.documents import load_documents
+from vijax.app.settings.sections import dialect_of
 from vijax.app.settings.typed_toml import ConfigError, flatten
 from vijax.data.read import guess_format
+from vijax.data.reading.checks import Notes, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import kind_of
 from vijax.data.tables.columns import are_missing, as_numbers, not_numbers
@@ -104,9 +106,22 @@ def _whole(values: np.ndarray) -> np.ndarray:
     return values == np.floor(values)
 
 
-def columns_at(data: str) -> list[Column]:
-    """The columns of a table, in their order."""
-    return [_column(name, values) for name, values in read_columns(data).items()]
+def _columns_at(data: str, begun: Any) -> tuple[list[Column], list[str]]:
+    """The columns of a table, in their order, and remarks on the way in which it is written."""
+    notes = Notes()
+    found = read_columns(data, dialect=dialect_of(begun.data), notes=notes)
+    return [_column(name, values) for name, values in found.items()], [*notes.texts()]
+
+
+def _said(found: list[Column], said: Mapping[str, Any], key: str, data: str) -> list[Column]:
+    """The columns that the user has named; none where there is no such setting."""
+    given = said.get(key, ())
+    names = [given] if isinstance(given, str) else given
+    known = {column.name: column for column in found}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"--set {key}: {data} has no column {name!r}; {nearest(str(name), known)}")
+    return [known[name] for name in names]
 
 
 def _column(name: str, values: np.ndarray) -> Column:
@@ -119,15 +134,19 @@ def _column(name: str, values: np.ndarray) -> Column:
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
-def look_at_table(data: str, listing: Any, begun: Any) -> Look:
-    """The probable target, group and other columns of a table, and settings that suit them."""
-    found = columns_at(data)
+def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
+    """The probable target, group and other columns of a table, and settings that suit them. Those that the user has
+    said are taken as they are."""
+    found, notes = _columns_at(data, begun)
     known = flatten(begun)
     kind = listing.target(begun.model) if listing.target is not None and "model.image" not in known else None
-    target = _target(found, kind, data, listing.name) if kind else None
-    group = _group([c for c in found if c is not target]) if listing.wants_group else None
-    left = [c for c in found if c not in (target, group)]
+    named = {name: _said(found, said, f"data.{name}", data) for name in ("target", "group", "columns")}
+    target = _target(named["target"] or found, kind, data, listing.name) if kind else None
+    others = named["group"] or [c for c in found if c is not target]
+    group = _group(others, bool(named["group"])) if listing.wants_group else None
+    left = [c for c in named["columns"] or found if c not in (target, group)]
     columns = [c for c in left if c.values is not None and not c.identifies and (listing.missing or not c.missing)]
+    columns = named["columns"] or columns
     if not columns:
         raise ConfigError(f"{data}: no column of numbers is left to learn from: {'; '.join(map(str, found))}")
     settings: dict[str, Any] = {"data.columns": [c.name for c in columns]}
@@ -152,6 +171,7 @@ def look_at_table(data: str, listing: Any, begun: Any) -> Look:
         settings["fit.batch_size"] = min(known["fit.batch_size"], max(1, found[0].number // 4))
     facts = [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED])]
     facts += [f"  and {len(found) - MOST_LISTED} more"] if len(found) > MOST_LISTED else []
+    facts += notes
     return Look(facts, settings, why, WITHOUT)
 
 
@@ -163,8 +183,10 @@ def _target(found: list[Column], kind: str, data: str, model: str) -> Column:
     return candidates[-1]
 
 
-def _group(found: list[Column]) -> Column | None:
-    """A column whose values come again and again: one of text, or else of whole numbers."""
+def _group(found: list[Column], is_named: bool) -> Column | None:
+    """The column that the user has named; or one whose values come again and again: of text, or else whole numbers."""
+    if is_named:
+        return found[0]
     repeated = [c for c in found if 2 <= c.distinct <= c.number / 2 and not c.missing]
     text = [c for c in repeated if c.values is None]
     return next(iter([*text, *(c for c in repeated if c.counts)]), None)
@@ -198,12 +220,12 @@ WITHOUT = frozenset(
 
 
 # --- graphs ----------------------------------------------------------------------------------------------------------
-def look_at_graph(data: str, listing: Any, begun: Any) -> Look:
+def look_at_graph(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
     """The columns of an edge list; a square matrix has none to name."""
-    found = columns_at(data)
-    facts = [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED])]
+    found, notes = _columns_at(data, begun)
+    facts = [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED]), *notes]
     numbers = [column for column in found if column.values is not None]
-    if len(numbers) == found[0].number or {"source", "target"} <= {column.name for column in found}:
+    if len(numbers) == found[0].number or {begun.data.source, begun.data.target} <= {column.name for column in found}:
         return Look(facts, {})
     ends = [c for c in found if c.values is None or c.counts][:2]
     if len(ends) < 2:
@@ -218,19 +240,22 @@ def look_at_graph(data: str, listing: Any, begun: Any) -> Look:
 WORD = re.compile(r"[^\W\d_]{3,}")
 MOST_READ = 200
 """Records that are read to find the column of the text."""
+MOST_TOPICS = 50
+"""Most topics to begin with: more of them nobody reads."""
 UPDATES = 200
 """Steps that a fit by minibatches should take at least."""
 
 
-def look_at_documents(data: str, listing: Any, begun: Any) -> Look:
+def look_at_documents(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
     """Reads the documents once, as a fit would."""
     if data == "docstrings":
         found: dict[str, Any] = {"data.path": data}
         section = dataclasses.replace(begun.data, path=data)
     else:
-        column = _text_column(data)
+        column = said.get("data.column") or _text_column(data, begun.data)
         found = {} if column in (None, DEFAULT_COLUMN) else {"data.column": column}
-        section = dataclasses.replace(begun.data, path=data, column=column, vocabulary=None)
+        words = said.get("data.vocabulary")
+        section = dataclasses.replace(begun.data, path=data, column=column, vocabulary=words)
     parts = load_documents(dataclasses.replace(section, held_out=0.1))
     number = parts.train.num_documents + parts.test.num_documents
     words = parts.train.num_tokens + parts.test.num_tokens
@@ -238,8 +263,9 @@ def look_at_documents(data: str, listing: Any, begun: Any) -> Look:
         f"{number:,} documents of {words / number:,.0f} words on average that are kept, of {len(parts.names):,} kinds.",
         *parts.train.notes,
     ]
-    topics = int(np.clip(5 * round(np.sqrt(number / 2) / 5), 5, 100)) if number >= 50 else max(2, number // 10)
-    why = {"model.num_topics": "Begin with about the root of half the documents; compare: vijax fit ... --sweep."}
+    readable = int(np.clip(5 * round(np.sqrt(words / 1000) / 5), 5, MOST_TOPICS))
+    topics = readable if number >= 50 else max(2, number // 10)
+    why = {"model.num_topics": "Few enough to read: about the root of the thousands of words. Compare: --sweep."}
     settings = found | {"data.held_out": 0.1, "model.num_topics": topics} | _steps(begun, number)
     return Look(facts, settings, why)
 
@@ -253,13 +279,13 @@ def _steps(begun: Any, number: int) -> dict[str, Any]:
     return {"fit.batch_size": min(batch, number), "fit.num_epochs": passes}
 
 
-def _text_column(data: str) -> str | None:
+def _text_column(data: str, section: Any) -> str | None:
     """The column `text`, or else that of the longest texts; None for a source without columns."""
     path = fetch(data) if is_url(data) else Path(data).expanduser()
     if kind_of(path) != "a file":
         return None
-    kind = guess_format(path)
-    rows = RECORDS[kind](path).rows(None) if kind in RECORDS else iter(())
+    kind = guess_format(path) if section.format == "auto" else section.format
+    rows = RECORDS[kind](path, dialect_of(section)).rows(None) if kind in RECORDS else iter(())
     records = [row for *_, row in itertools.islice(rows, MOST_READ)]
     if not records:
         return None

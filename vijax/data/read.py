@@ -20,6 +20,7 @@ from vijax.data.reading.checks import Notes, fail, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, check_regular, kind_of, naming, open_bytes, read_vocabulary
 from vijax.data.tables.columns import column_names, column_values, in_a_library
+from vijax.data.tables.formats import USUAL, Dialect, Separator
 from vijax.data.texts import text_files
 from vijax.data.texts.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
 from vijax.data.texts.text_files import RECORDS, TITLE_COLUMN, Texts, find_column
@@ -51,11 +52,12 @@ ENDINGS = {
     ".csv": "csv",
     ".tsv": "csv",
     ".parquet": "parquet",
+    **dict.fromkeys(SHEETS, "sheet"),
 }
 KNOWN = (
-    "a folder of .txt files, or one made by Corpus.save; .txt (one document per line), .jsonl, .csv, .tsv, .parquet; "
-    "LDA-C (.ldac, .dat), UCI docword*.txt, MatrixMarket (.mtx), SciPy sparse .npz, .npz with indptr, indices and "
-    "counts; most also as .gz"
+    "a folder of .txt files, or one made by Corpus.save; .txt (one document per line), .jsonl, .csv, .tsv, .parquet, "
+    ".xlsx, .xls, .ods; LDA-C (.ldac, .dat), UCI docword*.txt, MatrixMarket (.mtx), SciPy sparse .npz, .npz with "
+    "indptr, indices and counts; most also as .gz"
 )
 
 
@@ -66,6 +68,8 @@ def read(
     column: str | None = None,
     format: str | None = None,
     encoding: str = "utf-8",
+    separator: Separator | None = None,
+    sheet: str | None = None,
     text: TextSettings = DEFAULT_SETTINGS,
     sha256: str | None = None,
     folder: str | Path | None = None,
@@ -80,8 +84,11 @@ def read(
         corpus that has words, the words to keep, such as those of a fitted model.
       column: the column of a table that has the text; by default the column `text`, or the only one.
       format: the format of a file, when its name does not tell it: npz, matrix-market, lda-c, uci, text-folder,
-        text-lines, jsonl, csv, parquet.
-      encoding: encoding of text files.
+        text-lines, jsonl, csv, parquet, sheet.
+      encoding: encoding of text files; UTF-16 and UTF-32 are known by their byte order mark.
+      separator: the letter between the cells of a csv: ",", ";", "tab" or "|"; by default found in its first
+        lines.
+      sheet: the sheet of a spreadsheet; the first by default.
       text: settings by which text becomes words.
       sha256: SHA-256 that the file at a URL must have; without it, every download must have that of the first.
       folder: folder to write the corpus to as memory-mapped files, for a corpus larger than memory. By default files
@@ -103,10 +110,10 @@ def read(
     path = fetch(str(source), sha256) if is_url(source) else Path(source).expanduser()
     vocabulary = fetch(str(vocabulary)) if is_url(vocabulary) else vocabulary
     with naming(path):
-        return _read_path(path, vocabulary, column, format, encoding, text, folder)
+        return _read_path(path, vocabulary, column, format, Dialect(encoding, separator, sheet=sheet), text, folder)
 
 
-def _read_path(path, vocabulary, column, format, encoding, text, folder) -> Corpus:
+def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpus:
     kind = kind_of(path)
     if kind == "none":
         remedy = "check the path; to pass the texts themselves, pass a list of them"
@@ -119,14 +126,14 @@ def _read_path(path, vocabulary, column, format, encoding, text, folder) -> Corp
         if format in COUNT_FORMATS:
             return COUNT_FORMATS[format](path, vocabulary, folder)
         notes = Notes()
-        texts = TEXT_FORMATS[format](path, column, encoding, notes)
+        texts = TEXT_FORMATS[format](path, column, dialect, notes)
         return corpus_from_texts(texts, text, read_vocabulary(vocabulary), folder, str(path), notes)
 
     if format not in COUNT_FORMATS | TEXT_FORMATS:
         raise fail("format", "a known format", repr(format), nearest(format, COUNT_FORMATS | TEXT_FORMATS))
     if folder is not None or sum(size for _, size, _ in _files(path)) <= IN_MEMORY_BYTES:
         return build(folder)
-    key = (VERSION, _files(path), format, read_vocabulary(vocabulary), column, encoding, text)
+    key = (VERSION, _files(path), format, read_vocabulary(vocabulary), column, dialect, text)
     return cached_corpus(path.name, key, build)
 
 
@@ -144,8 +151,7 @@ def guess_format(path: Path) -> str:
     if ending == "text-lines" and _looks_like_uci(path):
         return "uci"
     if ending is None:
-        remedy = "save the sheet as CSV" if Path(name).suffix in SHEETS else "rename the file, or pass format="
-        raise fail(path, KNOWN, f"the ending {Path(name).suffix!r}", remedy)
+        raise fail(path, KNOWN, f"the ending {Path(name).suffix!r}", "rename the file, or pass format=")
     return ending
 
 
@@ -231,7 +237,7 @@ Beside = Mapping[str, Sequence[Any]]
 """Columns by name: a value for each document, as it is written."""
 
 
-def columns_beside(source: Any, column: str | None, format: str | None = None, encoding: str = "utf-8") -> Beside:
+def columns_beside(source: Any, column: str | None, format: str | None = None, dialect: Dialect = USUAL) -> Beside:
     """The columns of a source of documents that hold neither their text nor their titles.
 
     The arguments are those with which `read` has read it before; its mistakes are not looked for again.
@@ -244,12 +250,12 @@ def columns_beside(source: Any, column: str | None, format: str | None = None, e
         return {}
     with naming(path):
         kind = format or guess_format(path)
-        return _of_records(path, kind, column, encoding) if kind in RECORDS else {}
+        return _of_records(path, kind, column, dialect) if kind in RECORDS else {}
 
 
-def _of_records(path: Path, kind: str, column: str | None, encoding: str) -> Beside:
+def _of_records(path: Path, kind: str, column: str | None, dialect: Dialect) -> Beside:
     """The names of JSON lines may differ from line to line. A value that has parts is written as JSON."""
-    names, _, rows = RECORDS[kind](path, encoding)
+    names, _, rows = RECORDS[kind](path, dialect)
     found = [row for *_, row in rows(_kept(names, column))]
     more = [name for row in found for name in row] if kind == "jsonl" else []
     kept = _kept(list(dict.fromkeys([*names, *more])), find_column(column, names, str(path)))

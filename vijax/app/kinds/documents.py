@@ -11,7 +11,7 @@ import numpy as np
 
 from vijax.app.kinds.listing import Data, New, Source
 from vijax.app.rows.doc_topics import excerpts_of
-from vijax.app.settings.sections import DocumentData, DocumentPage
+from vijax.app.settings.sections import DocumentData, DocumentPage, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
 from vijax.data import Corpus
 from vijax.data.corpora.corpus import joined
@@ -47,7 +47,8 @@ def columns_of(section: DocumentData, corpus: Corpus, source: Any = None) -> Map
     path = section.path if source is None else source
     if isinstance(path, str) and path == "docstrings":
         return {"package": [title.partition(".")[0] for title in corpus.titles or ()]}
-    return columns_beside(path, section.column, None if section.format == "auto" else section.format, section.encoding)
+    format = None if section.format == "auto" else section.format
+    return columns_beside(path, section.column, format, dialect_of(section))
 
 
 def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
@@ -63,6 +64,8 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
         column=config.column,
         format=None if config.format == "auto" else config.format,
         encoding=config.encoding,
+        separator=config.separator,
+        sheet=config.sheet,
         text=text,
         sha256=config.sha256,
     )

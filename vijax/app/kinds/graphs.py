@@ -11,7 +11,7 @@ import numpy as np
 
 from vijax.app.kinds.listing import Data, New, Source
 from vijax.app.kinds.tables import check_no_column
-from vijax.app.settings.sections import GraphData
+from vijax.app.settings.sections import GraphData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, Entry
 from vijax.data.reading.checks import Notes
 from vijax.data.tables.graph import Graph, GraphChoice, graph_of, split_graph
@@ -38,7 +38,7 @@ def _read(config: Any, path: str, nodes: tuple[str, ...] | None) -> Graph:
         path,
         given.synthetic_seed,
         given.num_rows if own else None,
-        given.encoding,
+        dialect_of(given),
         given.sha256 if own else None,
         (given.source, given.target),
         notes,

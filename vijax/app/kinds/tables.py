@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.app.kinds.listing import Data, Listing, New, Source
-from vijax.app.settings.sections import EnergyAlgorithm, TableData
+from vijax.app.settings.sections import EnergyAlgorithm, TableData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.data.reading.checks import Notes, fail
 from vijax.data.tables.columns import columns_of
@@ -104,7 +104,7 @@ def _read(config: Any, path: str, like: Table | None) -> Table:
         choice,
         seed=given.synthetic_seed,
         num_rows=given.num_rows if own else None,
-        encoding=given.encoding,
+        dialect=dialect_of(given),
         sha256=given.sha256 if own else None,
     )
     return table if like is None or like.scaling is None else table.standardised(like.scaling)
@@ -292,7 +292,7 @@ def _new_columns(config: Any, like: Table, source: Any, notes: Notes) -> Columns
         return columns_of(source, like.columns)
     given, own = config.data, source is None or str(source) == config.data.path
     path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
-    return read_columns(path, given.synthetic_seed, rows, given.encoding, digest, AllBut(like.columns), notes)
+    return read_columns(path, given.synthetic_seed, rows, dialect_of(given), digest, AllBut(like.columns), notes)
 
 
 def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:

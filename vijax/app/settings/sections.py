@@ -14,14 +14,25 @@ from vijax.algorithms import pg_svi
 from vijax.app.settings.options import chooser, section_class, setting_of
 from vijax.app.settings.typed_toml import section, setting
 from vijax.arguments import POSITIVE, at_least, inside, whole
+from vijax.data.tables.formats import Decimal, Dialect, Separator
 from vijax.data.tables.table_files import KNOWN
 from vijax.data.texts.text import TextSettings
 from vijax.fitting.fit import fit
 from vijax.inference import estep, estimator, step_size
 
-ENCODING = "encoding of text files"
+ENCODING = "encoding of text files; UTF-16 and UTF-32 are known by their mark"
+SEPARATOR = "what divides the cells of a csv; unset: found in its first lines"
+DECIMAL = "decimal sign of text files; unset: a comma where a column has it and cells are not divided by commas"
+SHEET = "sheet of a spreadsheet; unset: the first"
 SHA256 = "checksum of the file at a URL; unset: that of the first download must stay"
-Format = Literal["auto", "text-folder", "text-lines", "jsonl", "csv", "parquet", "npz", "matrix-market", "lda-c", "uci"]
+Format = Literal[
+    "auto", "text-folder", "text-lines", "jsonl", "csv", "parquet", "sheet", "npz", "matrix-market", "lda-c", "uci"
+]
+
+
+def dialect_of(section: Any) -> Dialect:
+    """The way in which the file of a section [data] is written."""
+    return Dialect(**{name: getattr(section, name) for name in Dialect._fields if hasattr(section, name)})
 
 
 # --- [data] ----------------------------------------------------------------------------------------------------------
@@ -32,13 +43,15 @@ class DocumentData:
     path: str = setting("docstrings", 'file, folder or URL; "docstrings" is the documentation of installed packages')
     format: Format = setting("auto", "format of the data; auto goes by the name and the first bytes")
     column: str | None = setting(
-        None, "name of the column that holds the text (jsonl, csv, parquet); a column title names the documents"
+        None, "name of the column that holds the text (jsonl, csv, parquet, sheet); a column title names the documents"
     )
     vocabulary: str | None = setting(None, "file of words, one per line: names of word ids, or the words to keep")
     sha256: str | None = setting(None, SHA256)
     held_out: float = setting(0.1, "share of the documents kept out of training, for the score", inside("[0, 1)"))
     split_seed: int = setting(0, "seed of the split into training and held-out documents", whole(0))
     encoding: str = setting("utf-8", ENCODING)
+    separator: Separator | None = setting(None, SEPARATOR)
+    sheet: str | None = setting(None, SHEET)
     lowercase: bool = setting_of(TextSettings, "lowercase")
     token_pattern: str = setting_of(TextSettings, "token_pattern")
     stop_words: str | tuple[str, ...] = setting(
@@ -73,6 +86,9 @@ class TableData:
     )
     split_seed: int = setting(0, "seed of the split into training and held-out parts", whole(0))
     encoding: str = setting("utf-8", ENCODING)
+    separator: Separator | None = setting(None, SEPARATOR)
+    decimal: Decimal | None = setting(None, DECIMAL)
+    sheet: str | None = setting(None, SHEET)
     sha256: str | None = setting(None, SHA256)
 
 
@@ -82,8 +98,8 @@ class GraphData:
 
     path: str = setting(
         "synthetic:links",
-        "file or URL (.csv, .tsv, .parquet, .npy, .npz) of edges, a row each, or of a square matrix with one column a "
-        "node; or synthetic:links",
+        "file or URL (.csv, .tsv, .xlsx, .parquet, .npy, .npz) of edges, a row each, or of a square matrix with one "
+        "column a node; or synthetic:links",
     )
     source: str = setting("source", "edge list: column of the node at which an edge begins")
     target: str = setting("target", "edge list: column of the node at which it ends")
@@ -97,6 +113,9 @@ class GraphData:
     held_out: float = setting(0.1, "share of the pairs kept out of training, for the score", inside("[0, 1)"))
     split_seed: int = setting(0, "seed of the split into training and held-out pairs", whole(0))
     encoding: str = setting("utf-8", ENCODING)
+    separator: Separator | None = setting(None, SEPARATOR)
+    decimal: Decimal | None = setting(None, DECIMAL)
+    sheet: str | None = setting(None, SHEET)
     sha256: str | None = setting(None, SHA256)
 
 

@@ -69,6 +69,9 @@ def _decoded(path: Path, encoding: str, lines: bool = True) -> Iterator[str]:
         data = b"more"
         while data:
             data = file.read(BLOCK_BYTES)
+            if offset == 0 and codecs.lookup(encoding).name == "utf-8":
+                encoding = next((wide for mark, wide in MARKS.items() if data.startswith(mark)), encoding)
+                decoder = _decoder(encoding)
             pending = decoder.getstate()[0]
             try:
                 text = decoder.decode(data, final=not data)
@@ -83,6 +86,13 @@ def _decoded(path: Path, encoding: str, lines: bool = True) -> Iterator[str]:
             yield text
 
 
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # it begins with that of UTF-16
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Encodings by the byte order mark with which a file begins; no text in UTF-8 begins with one of these."""
 _OTHER_ENCODINGS = "pass the encoding the file was written in, such as encoding='latin-1', 'cp1252' or 'utf-16'"
 
 
@@ -100,10 +110,8 @@ def _undecodable(error: UnicodeError, path: Path, encoding: str, offset: int, li
         return fail(path, f"{encoding} text", str(error), "pass encoding='utf-16-le' or 'utf-16-be', if it is one")
     before, bad = error.object[: error.start], error.object[error.start : error.start + 4]
     where = f"{path}:{line + before.decode(encoding, 'ignore').count(chr(10))}" if line else path
-    remedy = _OTHER_ENCODINGS
-    if offset == 0 and error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        remedy = "pass encoding='utf-16': the file begins with its mark"
-    return fail(where, f"{encoding} text", f"the bytes {bad!r} at byte offset {offset + error.start}", remedy)
+    got = f"the bytes {bad!r} at byte offset {offset + error.start}"
+    return fail(where, f"{encoding} text", got, _OTHER_ENCODINGS)
 
 
 def quoted(line: bytes) -> str:
@@ -129,7 +137,7 @@ def read_vocabulary(vocabulary: str | Path | Sequence[str] | None, *beside: Path
     return None if vocabulary is None else tuple(vocabulary)
 
 
-SHEETS = (".xlsx", ".xls", ".ods")  # endings of spreadsheets, which can be saved as CSV
+SHEETS = (".xlsx", ".xls", ".ods")  # endings of spreadsheets
 KINDS = {
     "a file": stat.S_ISREG,
     "a folder": stat.S_ISDIR,

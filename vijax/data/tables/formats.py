@@ -1,15 +1,19 @@
-"""Readers of arrays (.npy and .npz, without pickles) and of delimited records (.csv and .tsv)."""
+"""Readers of arrays (.npy and .npz, without pickles), of delimited records (.csv and .tsv) and of spreadsheets."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+import itertools
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from vijax.data.reading.checks import fail, listed
+from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.files import check_regular, parsing, read_lines
+from vijax.extras import require_extra
 
 BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
 SAVE_AGAIN = "save arrays of numbers by numpy.save or numpy.savez (no pickles), or fetch the file again"
@@ -41,12 +45,36 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
+Separator = Literal[",", ";", "tab", "|"]
+Decimal = Literal[".", ","]
+
+
+class Dialect(NamedTuple):
+    """The way in which a table is written as a file.
+
+    Attributes:
+      encoding: encoding of text; a byte order mark of UTF-16 or UTF-32 goes before "utf-8".
+      separator: the letter between cells; None finds it in the first lines.
+      decimal: the letter before the fraction of a number; None finds commas where cells are divided by other letters.
+      sheet: the sheet of a spreadsheet; None for the first.
+    """
+
+    encoding: str = "utf-8"
+    separator: Separator | None = None
+    decimal: Decimal | None = None
+    sheet: str | None = None
+
+
+USUAL = Dialect()
 Rows = Iterator[tuple[int, list[str]]]
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+MOST_LINES = 100
+"""Lines in which the separator is looked for."""
 
 
-def read_delimited(path: Path, encoding: str = "utf-8") -> tuple[list[str], Rows]:
-    """The names in the header line, and the rows below it, each with the number of the line on which it ends.
+def read_delimited(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> tuple[list[str], Rows, str]:
+    """The names in the header line, the rows below it, each with the number of the line on which it ends, and the
+    separator. One that was found, and is not that of the file's ending, is noted.
 
     Empty lines are left out. A row may have fewer cells than the header, and more only if those are empty.
 
@@ -54,19 +82,99 @@ def read_delimited(path: Path, encoding: str = "utf-8") -> tuple[list[str], Rows
       DataError: at once where there is no header; while the rows are read, where one has more cells than the header or
         is no CSV.
     """
-    name = path.name.lower().removesuffix(".gz")
-    delimiter = "\t" if name.endswith(".tsv") else ","
     csv.field_size_limit(2**31 - 1)
+    lines = (f"{line}\n" for line in read_lines(path, dialect.encoding))
+    first = list(itertools.islice(lines, MOST_LINES))
+    delimiter = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
+    if dialect.separator is None:
+        delimiter = _separator(first, delimiter, path, notes or Notes())
+    else:
+        delimiter = dialect.separator.replace("tab", "\t")
+        if delimiter not in SEPARATORS:
+            raise fail("separator", "one of ',', ';', 'tab' and '|'", repr(dialect.separator), "pass one of these")
     # Python's csv needs line ends, and counts lines itself: a quoted text may have several.
-    reader = csv.reader((f"{line}\n" for line in read_lines(path, encoding)), delimiter=delimiter, strict=True)
+    reader = csv.reader(itertools.chain(first, lines), delimiter=delimiter, strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]
     except csv.Error as error:
         raise _no_csv(path, reader.line_num, error) from error
     _check_header(header, f"{path}:1", delimiter)
-    return header, _rows(path, reader, len(header), delimiter)
+    return header, _rows(path, reader, len(header), delimiter), delimiter
 
 
+def _separator(lines: Sequence[str], usual: str, path: Path, notes: Notes) -> str:
+    """The separator that gives each row as many cells as the header, two or more: the usual one where several do."""
+    fitting = [letter for letter in (usual, *(other for other in SEPARATORS if other != usual)) if _fits(lines, letter)]
+    if not fitting or fitting == [usual]:
+        return usual
+    found, others = fitting[0], " or ".join(SEPARATORS[letter] for letter in fitting[1:])
+    doubt = f"; {others} would fit too" if others else ""
+    notes.add(f"The cells of {path.name} are divided by {SEPARATORS[found]}{doubt}. If not, set separator.")
+    return found
+
+
+def _fits(lines: Sequence[str], letter: str) -> bool:
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=letter) if row]
+    except csv.Error:  # its reader says so
+        return False
+    if len(lines) == MOST_LINES:  # the last row may go on
+        rows = rows[:-1]
+    return bool(rows) and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1
+
+
+# --- decimal commas --------------------------------------------------------------------------------------------------
+GROUPED = r"[+-]?\d{1,3}(?:\.\d{3})+"
+COMMA = re.compile(rf"(?:{GROUPED}|[+-]?\d*),\d+(?:[eE][+-]?\d+)?")
+WHOLE = re.compile(rf"{GROUPED}|[+-]?\d+")
+POINT = re.compile(r"[+-]?\d*\.\d*(?:[eE][+-]?\d+)?")
+
+
+def with_points(cells: Sequence[str], decimal: Decimal | None, where: str) -> tuple[list[str], str]:
+    """The cells of a column with decimal points in place of commas, and the first cell that was changed.
+
+    None takes commas for those of decimals where most cells are numbers with commas, or whole ones, and none has a
+    decimal point. Points then divide thousands.
+
+    >>> with_points(["1,5", "1.234,5", "2.000", "7"], None, "a.csv")
+    (['1.5', '1234.5', '2000', '7'], '1,5')
+    >>> with_points(["1,5", "0.5"], None, "a.csv")
+    (['1,5', '0.5'], '')
+    """
+    commas = [cell for cell in cells if COMMA.fullmatch(cell)]
+    points = [cell for cell in cells if POINT.fullmatch(cell) and not WHOLE.fullmatch(cell)]
+    whole = sum(bool(WHOLE.fullmatch(cell)) for cell in cells)
+    if decimal is None and (not commas or points or 2 * (len(commas) + whole) < sum(map(bool, cells))):
+        return list(cells), ""
+    if commas and points:
+        got, remedy = f"{commas[0]!r} and {points[0]!r}", "correct the cells, or set the other decimal"
+        raise fail(where, "one sign for decimals in a column", got, remedy)
+    numbers = [bool(COMMA.fullmatch(cell) or WHOLE.fullmatch(cell)) for cell in cells]
+    changed = lambda cell: cell.replace(".", "").replace(",", ".")
+    return [changed(cell) if is_one else cell for cell, is_one in zip(cells, numbers, strict=True)], (*commas, "")[0]
+
+
+# --- spreadsheets ----------------------------------------------------------------------------------------------------
+def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> tuple[list[str], list[list[Any]]]:
+    """The names in the first row of a sheet that is not empty, and the cells of the rows below it, "" for an empty one.
+    A note says which sheet is read where there are several."""
+    check_regular(path)
+    calamine = require_extra("python_calamine", "excel")
+    whole = parsing(path, "a whole spreadsheet", "save it again, or save the sheet as CSV")
+    with whole, calamine.CalamineWorkbook.from_path(path) as book:
+        names = list(book.sheet_names)
+        sheet = names[0] if dialect.sheet is None else dialect.sheet
+        if sheet not in names:
+            raise fail(path, f"a sheet {sheet!r}", "none", f"pass sheet=...; {nearest(sheet, names)}")
+        rows = [row for row in book.get_sheet_by_name(sheet).to_python() if any(cell != "" for cell in row)]
+    if len(names) > 1 and dialect.sheet is None and notes is not None:
+        notes.add(f"The sheet {sheet!r} of {path.name} is read, and not {listed(names[1:])}: set sheet for another.")
+    header = [str(cell).strip() for cell in next(iter(rows), [])]
+    _check_header(header, f"{path}, the first row")
+    return header, rows[1:]
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
 def _rows(path: Path, reader, number: int, delimiter: str) -> Rows:
     try:
         for row in reader:
@@ -84,7 +192,7 @@ def _no_csv(path: Path, line: int, error: csv.Error) -> ValueError:
     return fail(f"{path}:{line}", "CSV", str(error), "quote cells that hold commas, quotes or line ends")
 
 
-def _check_header(header: list[str], where: str, delimiter: str) -> None:
+def _check_header(header: list[str], where: str, delimiter: str = "") -> None:
     expected, remedy = "a header line of distinct names", "write one"
     if not any(header):
         raise fail(where, expected, "an empty line" if header else "nothing", remedy)
@@ -92,6 +200,6 @@ def _check_header(header: list[str], where: str, delimiter: str) -> None:
     if again:
         raise fail(where, expected, f"{listed(again)} more than once", "rename those columns, or remove them")
     others = [name for letter, name in SEPARATORS.items() if letter != delimiter and letter in header[0]]
-    if len(header) == 1 and others:
-        remedy = "write the file with commas, or with tabs and the ending .tsv"
+    if delimiter and len(header) == 1 and others:
+        remedy = "give every row as many cells as the header, or name what divides them: separator"
         raise fail(where, f"cells divided by {SEPARATORS[delimiter]}", f"one divided by {others[0]}", remedy)

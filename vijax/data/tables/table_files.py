@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Container
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, kind_of, naming, parsing
 from vijax.data.tables.columns import MISSING, FileColumns, column_of, name_of, not_numbers
-from vijax.data.tables.formats import load_arrays, read_delimited
+from vijax.data.tables.formats import USUAL, Dialect, load_arrays, read_delimited, read_sheet, with_points
 from vijax.data.tables.synthetic_tables import GENERATORS
 from vijax.data.tables.table import Choice, Columns, Table, table_of
 from vijax.extras import require_extra
@@ -20,7 +21,7 @@ from vijax.extras import require_extra
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 """Data sets that come with scikit-learn."""
 KNOWN = (
-    ".csv, .tsv, .parquet, .npy, .npz (the text ones also as .gz), an http(s) address of one, "
+    ".csv, .tsv, .xlsx, .xls, .ods, .parquet, .npy, .npz (the text ones also as .gz), an http(s) address of one, "
     f"sklearn:NAME ({', '.join(BUNDLED)}) or synthetic:NAME ({', '.join(GENERATORS)})"
 )
 
@@ -31,7 +32,7 @@ def read_table(
     *,
     seed: int = 0,
     num_rows: int | None = None,
-    encoding: str = "utf-8",
+    dialect: Dialect = USUAL,
     sha256: str | None = None,
 ) -> Table:
     """A table from a file, from scikit-learn's bundled data or from a synthetic generator. Only an http(s) address is
@@ -42,7 +43,7 @@ def read_table(
       choice: the columns to use.
       seed: seed of a synthetic generator.
       num_rows: number of rows to generate, or of first rows to keep.
-      encoding: encoding of text files.
+      dialect: the way in which the file is written.
       sha256: SHA-256 that the file at an address must have.
 
     Raises:
@@ -53,7 +54,7 @@ def read_table(
     """
     choice, notes = choice or Choice(), Notes()
     exact = () if choice.group is None else (choice.group,)
-    found = read_columns(source, seed, num_rows, encoding, sha256, exact, notes)
+    found = read_columns(source, seed, num_rows, dialect, sha256, exact, notes)
     return table_of(found, choice, source, notes)
 
 
@@ -61,7 +62,7 @@ def read_columns(
     source: str,
     seed: int = 0,
     num_rows: int | None = None,
-    encoding: str = "utf-8",
+    dialect: Dialect = USUAL,
     sha256: str | None = None,
     exact: Container[str] = (),
     notes: Notes | None = None,
@@ -82,20 +83,20 @@ def read_columns(
     else:
         path = fetch(source, sha256) if is_url(source) else Path(source).expanduser()
         with naming(path):
-            found = _reader(path)(path, encoding, exact, notes or Notes())
+            found = _reader(path)(path, dialect, exact, notes or Notes())
     found = found if isinstance(found, FileColumns) else FileColumns(found)
     return found.first(num_rows)
 
 
-def _reader(path: Path) -> Callable[[Path, str, Container[str], Notes], Columns]:
+def _reader(path: Path) -> Callable[[Path, Dialect, Container[str], Notes], Columns]:
     kind = kind_of(path)
     if kind != "a file":
         raise fail(path, "a file", kind, f"check the path; tables are {KNOWN}")
-    readers = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".npy": _arrays, ".npz": _arrays}
+    readers: dict[str, Any] = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".npy": _arrays, ".npz": _arrays}
+    readers |= dict.fromkeys(SHEETS, _sheet)
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     if ending not in readers:
-        remedy = "save the sheet as CSV" if ending in SHEETS else "convert the file, or rename it"
-        raise fail(path, KNOWN, f"the ending {ending!r}", remedy)
+        raise fail(path, KNOWN, f"the ending {ending!r}", "convert the file, or rename it")
     return readers[ending]
 
 
@@ -110,9 +111,10 @@ def _bundled(source: str, name: str) -> Columns:
     return columns | {"target": np.asarray(bunch.target, float)}
 
 
-def _csv(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Columns:
-    header, rows = read_delimited(path, encoding)
-    _check_header(header, f"{path}:1", notes)
+def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
+    header, rows, separator = read_delimited(path, dialect, notes)
+    commas = dialect.decimal == "," or (dialect.decimal is None and separator != ",")
+    _check_header(with_points(header, None, f"{path}:1")[0] if commas else header, f"{path}:1", notes)
     cells: list[list[str]] = []
     lines: list[int] = []
     for line, row in rows:
@@ -121,6 +123,14 @@ def _csv(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Colu
         cells.append([cell.strip() for cell in row])
         lines.append(line)
     columns = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
+    changed: dict[str, str] = {}
+    for name in [name for name in columns if commas and name not in exact]:
+        columns[name], cell = with_points(columns[name], dialect.decimal, f"{path}, column {name!r}")
+        changed |= {name: cell} if cell else {}
+    if changed and dialect.decimal is None:
+        cell = next(iter(changed.values()))
+        said = f"In {listed(changed)} commas stand before decimals, as in {cell!r}, and points between thousands."
+        notes.add(f"{said} If not, set decimal.")
     found = {name: np.array(c, object) if name in exact else column_of(c) for name, c in columns.items()}
     return FileColumns(found, lines)
 
@@ -144,7 +154,15 @@ def _check_header(header: list[str], where: str, notes: Notes) -> None:
     raise fail(where, "a header line of names", f"numbers: {listed(header)}", remedy)
 
 
-def _parquet(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Columns:
+def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
+    header, rows = read_sheet(path, dialect, notes)
+    _check_header(header, f"{path}, the first row", notes)
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(header) if name}
+    empty = lambda cell: None if cell == "" else cell
+    return {name: _from_arrow([empty(cell) for cell in cells], name in exact) for name, cells in columns.items()}
+
+
+def _parquet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
     reader = require_extra("pyarrow.parquet")
     with parsing(path, "a whole Parquet file", "fetch or write the file again"):
         table = reader.ParquetFile(path).read()
@@ -162,7 +180,7 @@ def _from_arrow(values: list, exact: bool) -> np.ndarray:
     return np.array(text, object) if exact else column_of(text)
 
 
-def _arrays(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Columns:
+def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
     """A vector is a column of its own name; the columns of a matrix have its name followed by 0, 1, ..."""
     arrays = load_arrays(path)
     shapes = {name: array.shape for name, array in arrays.items()}

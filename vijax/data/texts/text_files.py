@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest, whole_letters
 from vijax.data.reading.files import check_regular, parsing, read_lines, read_text
-from vijax.data.tables.formats import read_delimited
+from vijax.data.tables.formats import USUAL, Dialect, read_delimited, read_sheet
 from vijax.extras import require_extra
 
 Texts = Iterator[tuple[str, str]]
@@ -25,18 +25,18 @@ def text_paths(folder: Path) -> list[Path]:
     return sorted(path for path in [*folder.rglob("*.txt"), *folder.rglob("*.txt.gz")] if not path.is_dir())
 
 
-def text_folder(path: Path, column: str | None = None, encoding: str = "utf-8", notes: Notes | None = None) -> Texts:
+def text_folder(path: Path, column: str | None = None, dialect: Dialect = USUAL, notes: Notes | None = None) -> Texts:
     """The .txt files of a folder and of those below it, also gzipped, each a document, in the order of their names."""
     files = text_paths(path)
     if not files:
         raise fail(path, "files ending in .txt", "none", "check the folder, or name a file of another format")
     for file in files:
-        yield str(file.relative_to(path)), read_text(file, encoding)
+        yield str(file.relative_to(path)), read_text(file, dialect.encoding)
 
 
-def text_lines(path: Path, column: str | None = None, encoding: str = "utf-8", notes: Notes | None = None) -> Texts:
+def text_lines(path: Path, column: str | None = None, dialect: Dialect = USUAL, notes: Notes | None = None) -> Texts:
     """The lines of a .txt file, each a document."""
-    for number, line in enumerate(read_lines(path, encoding), 1):
+    for number, line in enumerate(read_lines(path, dialect.encoding), 1):
         yield f"{path.name}:{number}", line
 
 
@@ -55,23 +55,30 @@ class Records(NamedTuple):
     rows: Callable[[Sequence[str] | None], Iterator[tuple[str, int, dict[str, Any]]]]
 
 
-def csv_records(path: Path, encoding: str = "utf-8") -> Records:
+def csv_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
     """Records of a .csv or .tsv file with a header line; a shorter row lacks the last values."""
-    header, rows = read_delimited(path, encoding)
+    header, rows, _ = read_delimited(path, dialect, notes)
     named = ((f"{path}:{line}", line, dict(zip(header, cells, strict=False))) for line, cells in rows)
     return Records(header, f"{path}:1", lambda columns: named)
 
 
-def jsonl_records(path: Path, encoding: str = "utf-8") -> Records:
+def sheet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
+    """Records of a sheet of a spreadsheet."""
+    header, rows = read_sheet(path, dialect, notes)
+    named = ((f"{path}, row {n}", n, dict(zip(header, cells, strict=True))) for n, cells in enumerate(rows, 1))
+    return Records(header, f"{path}, the first row", lambda columns: named)
+
+
+def jsonl_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
     """Records of JSON lines, one object per line; empty lines are left out."""
-    lines = ((line, n, f"{path}:{n}") for n, line in enumerate(read_lines(path, encoding), 1) if line.strip())
+    lines = ((line, n, f"{path}:{n}") for n, line in enumerate(read_lines(path, dialect.encoding), 1) if line.strip())
     rows = ((where, number, _json_object(line, where)) for line, number, where in lines)
     first = list(itertools.islice(rows, 1))
     names = [name for *_, row in first for name in row]
     return Records(names, f"{path}:1", lambda columns: itertools.chain(first, rows))
 
 
-def parquet_records(path: Path, encoding: str = "utf-8") -> Records:
+def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
     """Records of a Parquet file."""
     check_regular(path)
     reader = require_extra("pyarrow.parquet")
@@ -90,15 +97,16 @@ RECORDS: dict[str, Callable[..., Records]] = {
     "csv": csv_records,
     "jsonl": jsonl_records,
     "parquet": parquet_records,
+    "sheet": sheet_records,
 }
 """The formats that have columns."""
 
 
 def column_texts(
-    kind: str, path: Path, column: str | None = None, encoding: str = "utf-8", notes: Notes | None = None
+    kind: str, path: Path, column: str | None = None, dialect: Dialect = USUAL, notes: Notes | None = None
 ) -> Texts:
     """The texts of a file of one of `RECORDS`, which are in `column`."""
-    names, where, rows = RECORDS[kind](path, encoding)
+    names, where, rows = RECORDS[kind](path, dialect, notes)
     if not names:
         return
     if kind == "csv" and column is None and len(names) == 1:
