@@ -59,7 +59,8 @@ from vijax.inference.step_size import (
     robbins_monro,
     third_of_the_way,
 )
-from vijax.inference.update import Update, block, exact_mean
+from vijax.inference.update import Update, block, exact_mean, floored
+from vijax.inference.update.floor import GAUSSIAN
 from vijax.row import row
 from vijax.topics.decision import USUAL_PENALTY_EVERY
 
@@ -69,8 +70,14 @@ def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **
 
     Step size 1 on full data never decreases the bound; with minibatches give a decreasing `step_size` (online EM).
     Models with symmetric components must not start at the prior: see the model's `init`.
+
+    The likelihood of Gaussian components grows without limit where one narrows onto a few observations, so their
+    covariances have a floor: a thousandth of the average covariance within components at the start
+    (`vijax.update.floored`). A fit whose components are all wider is that without a floor, bit for bit;
+    `fit.verdict` says where some are not. `update=vijax.update.kl()` takes the floor away.
     """
     choices["estimand"] = _estimand(choices, maximum_likelihood())
+    choices.setdefault("update", _floors(model))
     return _full("em", model, choices, estep=estep, step_size=step_size or constant())
 
 
@@ -281,6 +288,12 @@ def a_third(share: float) -> Schedule:
     """Step size 1/3 whatever the share of the data in a batch: with memory, messages are not scaled by it."""
     del share
     return constant(1 / 3)
+
+
+def _floors(model: Model) -> dict[str, Update]:
+    """Updates with a floor, for the globals that can have one."""
+    globals_ = model.prior(dict(model.hyper)) if isinstance(model, Model) else {}
+    return {name: floored() for name, q in globals_.items() if isinstance(q, GAUSSIAN)}
 
 
 def _estimand(choices: Mapping[str, Any], default: Estimand, points: Sequence[str] = ()) -> PerVariable[Estimand]:

@@ -89,13 +89,16 @@ def require_proper(argument: str, q: Any) -> None:
 Normal.from_mean_variance(0.0, 1.0)? A family called by its bare name takes natural parameters.
     """
     if isinstance(q, Mapping):
+        known = {name: factor for name, factor in q.items() if _is_concrete(factor) and _holds_arrays(factor)}
+        if known and bool(_all_proper(list(known.values()))):  # one program for all of them
+            q = {name: factor for name, factor in q.items() if name not in known}
         for name, factor in q.items():
             require_proper(f"{argument}[{name!r}]", factor)
         return
-    if not isinstance(q, Family) or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(q)):
+    if not _is_concrete(q):
         return
-    arrays = all(isinstance(x, jax.Array | np.ndarray | np.generic | int | float) for x in _values(q, static=False))
-    if arrays and bool(_is_proper_jitted(tree.apply(as_float, q))):  # a prior of constants may be made in a trace too
+    arrays = _holds_arrays(q)
+    if arrays and bool(_all_proper([q])):
         return
     expected = "natural parameters inside their domain" if arrays else "natural parameters that are arrays"
     shown = f"{type(q).__name__}({', '.join(map(brief, _values(q, static=True)))})"
@@ -110,7 +113,22 @@ def is_proper(q: Family) -> Bool[Array, ""]:
     return jnp.all(jnp.array([jnp.all(mask) for mask in tree.parameters(q.in_domain())]))
 
 
-_is_proper_jitted = quick_jit(is_proper)
+def _is_concrete(q: Any) -> bool:
+    return isinstance(q, Family) and not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(q))
+
+
+def _holds_arrays(q: Family) -> bool:
+    return all(isinstance(x, jax.Array | np.ndarray | np.generic | int | float) for x in _values(q, static=False))
+
+
+@quick_jit
+def _proper(families: list[Family]) -> Bool[Array, ""]:
+    return jnp.all(jnp.array([is_proper(q) for q in families]))
+
+
+def _all_proper(families: list[Family]) -> Bool[Array, ""]:
+    """True where all are in their domain; a prior of constants may be made in a trace too."""
+    return _proper([tree.apply(as_float, q) for q in families])
 
 
 def _values(q: Family, static: bool) -> list[Any]:

@@ -130,7 +130,9 @@ def verdict_of(fit: Any) -> str:
         return outcome if spec.model.free is None else f"{outcome}. {spec.model.free.start_in_words()}"
     if spec.model.free is not None:
         return _of_free(fit)
-    return f"{outcome}. Not checked: {_unchecked(spec, list(fit.posterior))}"
+    memory, said = fit.state.memory, [outcome]
+    said += [spec.update.of(name).remark(q, memory[name]) for name, q in fit.posterior.items()]
+    return f"{'. '.join(filter(None, said))}. Not checked: {_unchecked(spec, list(fit.posterior))}"
 
 
 def is_usable(fit: Any) -> bool:

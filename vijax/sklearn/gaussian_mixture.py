@@ -12,6 +12,7 @@ from vijax.arguments import NotNegative, Positive, Size
 from vijax.families import Dirichlet, Product
 from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
+from vijax.inference.update import kl
 from vijax.models.emission import Emission, blurred
 from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.sklearn.mixtures import MixtureEstimator
@@ -91,7 +92,7 @@ class GaussianMixture(_Gaussian):
         return kinds.num_parameters(self.covariance_type, *self.means_.shape)
 
     def _algorithm(self) -> Algorithm:
-        return em(mixture(self.emission_, init=self._start(), prior_as_point=True))
+        return em(mixture(self.emission_, init=self._start(), prior_as_point=True), update=kl())
 
     def _prior(self, X: np.ndarray) -> Product:
         """The prior, which EM reads only where a start leaves a component without rows."""

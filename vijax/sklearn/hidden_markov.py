@@ -16,6 +16,7 @@ from vijax.arguments import NotNegative, Positive, Size
 from vijax.checks import require, require_integers
 from vijax.families import Dirichlet, Product
 from vijax.inference.compose import Algorithm
+from vijax.inference.update import kl
 from vijax.models.emission import Emission, blurred, poisson
 from vijax.models.series.hmm import hmm
 from vijax.models.series.sequences import path
@@ -153,7 +154,7 @@ class HiddenMarkovModel(VijaxEstimator):
 
     def _algorithm(self, dim: int) -> Algorithm:
         model = hmm(self._emission(dim), prior_as_point=True)
-        return em(model) if self.inference == "em" else cavi(model)
+        return em(model, update=kl()) if self.inference == "em" else cavi(model)
 
     def _prior(self, X: np.ndarray) -> Product:
         kind, (_, dim), size = self.covariance_type, X.shape, self.n_components

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import jax
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
 from vijax.xla.compiler import quick_jit
+from vijax.xla.random_bits import PLAIN
+from vijax.xla.threefry import threefry2x32
 
 fold_in = quick_jit(jax.random.fold_in)
 """`jax.random.fold_in`."""
@@ -19,9 +21,31 @@ def two(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     return first, second
 
 
+def of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""] | int]:
+    """Keys of a run's start and of its steps, and the seed of the order of its batches: the numbers of `jax.random`,
+    on the host where these are of JAX's usual generator, so that nothing is compiled for them."""
+    usual = jax.config.jax_threefry_partitionable and jax.random.key_impl(key) == PLAIN  # type: ignore[attr-defined]
+    if isinstance(key, jax.core.Tracer) or np.ndim(key) or not usual:
+        return _of_run(key)
+    init, run, order = _split(np.asarray(jax.random.key_data(key)), 3)
+    low = int(np.bitwise_xor(*_words(_split(order, 2)[1], 1))[0])  # of 64 bits JAX's `randint` uses the lower 32 here
+    seed = low % np.iinfo(np.int32).max
+    return jax.random.wrap_key_data(init, impl=PLAIN), jax.random.wrap_key_data(run, impl=PLAIN), seed
+
+
+def _words(key: UInt32[np.ndarray, 2], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two words for each of the counters 0, 1, ..."""
+    counters = np.arange(count, dtype=np.uint32)
+    with np.errstate(over="ignore"):
+        return threefry2x32(key[0], key[1], np.zeros_like(counters), counters, np)
+
+
+def _split(key: UInt32[np.ndarray, 2], count: int) -> UInt32[np.ndarray, "count 2"]:
+    return np.stack(_words(key, count), -1)
+
+
 @quick_jit
-def of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""]]:
-    """Keys of a run's start and of its steps, and the seed of the order of its batches."""
+def _of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""]]:
     key_init, key_run, key_order = jax.random.split(key, 3)
     return key_init, key_run, jax.random.randint(key_order, (), 0, np.iinfo(np.int32).max)
 

@@ -7,8 +7,10 @@ in memory and throws away half of each pair of words; unrolled inside the consum
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
-from jax import lax
+import numpy as np
 from jaxtyping import Array, UInt32
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -16,19 +18,23 @@ _PARITY = 0x1BD11BDA
 
 
 def threefry2x32(
-    key0: UInt32[Array, ""], key1: UInt32[Array, ""], x0: UInt32[Array, "*shape"], x1: UInt32[Array, "*shape"]
+    key0: UInt32[Array, ""],
+    key1: UInt32[Array, ""],
+    x0: UInt32[Array, "*shape"],
+    x1: UInt32[Array, "*shape"],
+    xp: Any = jnp,
 ) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
-    """Two random words for each counter (x0, x1) under the key (key0, key1)."""
-    keys = (key0, key1, key0 ^ key1 ^ jnp.uint32(_PARITY))
+    """Two random words for each counter (x0, x1) under the key (key0, key1); `xp` is the module that computes them."""
+    keys = (key0, key1, key0 ^ key1 ^ xp.uint32(_PARITY))
     x0, x1 = x0 + keys[0], x1 + keys[1]
     for block in range(5):
         for rotation in _ROTATIONS[block % 2]:
             x0 = x0 + x1
             x1 = _rotate_left(x1, rotation) ^ x0
         x0 = x0 + keys[(block + 1) % 3]
-        x1 = x1 + keys[(block + 2) % 3] + jnp.uint32(block + 1)
+        x1 = x1 + keys[(block + 2) % 3] + xp.uint32(block + 1)
     return x0, x1
 
 
 def _rotate_left(x: UInt32[Array, "*shape"], by: int) -> UInt32[Array, "*shape"]:
-    return (x << jnp.uint32(by)) | lax.shift_right_logical(x, jnp.uint32(32 - by))
+    return (x << np.uint32(by)) | (x >> np.uint32(32 - by))

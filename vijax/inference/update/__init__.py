@@ -9,6 +9,7 @@ from vijax.inference.update.descend import chart_of as chart_of
 from vijax.inference.update.descend import descend as descend
 from vijax.inference.update.descend import natural as natural
 from vijax.inference.update.descend import natural_gradient as natural_gradient
+from vijax.inference.update.floor import floored as floored
 from vijax.inference.update.proximal import DIVERGENCES as DIVERGENCES
 from vijax.inference.update.proximal import euclidean as euclidean
 from vijax.inference.update.proximal import kl as kl

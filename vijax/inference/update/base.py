@@ -37,6 +37,10 @@ class Update(abc.ABC):
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
         """The result of the step, and the memory. The algorithm retracts whatever left the domain."""
 
+    def remark(self, q: Family, memory: PyTree) -> str:
+        """A remark on the posterior that a verdict passes on; empty, unless overridden."""
+        return ""
+
 
 class Retracted(NamedTuple):
     """A posterior inside its domain, and the number of natural parameters (coordinates, or whole events where a domain
