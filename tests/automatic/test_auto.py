@@ -12,9 +12,9 @@ import vijax as vi
 from tests.programs import compiled
 from vijax.automatic import auto as automatic
 from vijax.automatic import by_steps, lbfgs
-from vijax.automatic.by_steps import by_passes
 from vijax.automatic.gaussian import Gaussian, noise_of, step
 from vijax.automatic.lbfgs import maximise
+from vijax.automatic.many_groups import by_passes
 from vijax.data import synthetic
 from vijax.fitting import checkpoint
 from vijax.models.energies.density import with_guide

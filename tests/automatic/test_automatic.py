@@ -1,13 +1,10 @@
 """The steps of `vijax.auto` by hand: towards a normal target regressions are exact, and natural parameters mix."""
 
-import jax
 import numpy as np
 import pytest
 from scipy import special, stats
 
-import vijax as vi
 from vijax.automatic import dadvi, gaussian, trust_region
-from vijax.automatic.by_steps import by_passes, fit_all, sample_of
 from vijax.automatic.gaussian import Gaussian, noise_of
 from vijax.automatic.report import Ended
 from vijax.automatic.trust_region import Run, Sitting
@@ -185,39 +182,3 @@ def test_distance_and_entropy_are_those_of_the_normal():
     apart = Q._replace(scale=np.array([0.5, 2.0]))
     np.testing.assert_allclose(apart.distance(x), np.sum(((x - Q.mean) / apart.scale) ** 2), rtol=1e-12)
     np.testing.assert_allclose(apart.entropy(), stats.norm(scale=apart.scale).entropy().sum(), rtol=1e-12)
-
-
-def test_a_sample_stands_for_all_groups():
-    data = np.arange(10_000.0)
-    found = sample_of(data, 3, 0)
-    assert len(np.unique(found.data)) == 2000
-    assert found.scale == 5.0
-    np.testing.assert_allclose(found.scale * found.data.sum(), data.sum(), rtol=0.05)
-
-
-def test_a_pass_weighs_its_batches_alike():
-    """lambda = (c lambda_before + mean of the messages) / (c + 1), c = 2 at first: the module says so."""
-    steps, messages = 5, np.array([3.0, -1.0, 2.0, 7.0, 4.0])
-    q = before = 10.0
-    for t, message in enumerate(messages):
-        rho = float(by_passes(steps)(t))
-        q = (1 - rho) * q + rho * message
-    np.testing.assert_allclose(q, (2 * before + messages.mean()) / 3, rtol=1e-6)
-
-
-def test_passes_over_minibatches_end_at_the_posterior_wherever_the_frame_is():
-    """A linear regression, whose posterior is normal, from a frame that is two deviations off and turned."""
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=(1200, 2)) @ np.array([[1.0, 0.6], [0.0, 0.5]])
-    y = x @ np.array([1.5, -0.7]) + rng.normal(size=1200)
-    prior = lambda v: -0.5 * (v["w"] ** 2).sum()
-    likelihood = lambda v, row: -0.5 * (row["y"] - row["x"] @ v["w"]) ** 2
-    model = vi.density({"w": vi.free((2,))}, log_prior=prior, log_lik=likelihood)
-    precision = np.eye(2) + x.T @ x
-    mean, sds = np.linalg.solve(precision, x.T @ y), np.sqrt(np.diag(np.linalg.inv(precision)))
-    begin = Gaussian(mean + 2 * sds, np.linalg.cholesky(np.diag(1.5 * sds**2)), -np.inf)
-    data = {"x": x.astype(np.float32), "y": y.astype(np.float32)}
-    found = fit_all(model, data, begin, 100, jax.random.key(0))
-    assert found.ended is Ended.CONVERGED
-    np.testing.assert_allclose(found.mean, mean, atol=0.05 * sds.min())
-    np.testing.assert_allclose(found.scale @ found.scale.T @ precision, np.eye(2), atol=0.05)

@@ -12,7 +12,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
-from vijax.automatic import judged, verdict_of_steps
+from vijax.automatic import by_steps, judged
 from vijax.contract.batch import Minibatch
 from vijax.contract.variables import Variables
 from vijax.families import MultivariateNormal, Normal
@@ -595,19 +595,19 @@ FINE = {
 @pytest.mark.parametrize("name", ENDS)
 def test_each_reason_alone_makes_a_fit_of_no_use(name):
     change, words = ENDS[name]
-    assert words in verdict_of_steps.unusable(GOOD._replace(**change), target().free.variables)
+    assert words in by_steps.unusable(GOOD._replace(**change), target().free.variables)
 
 
 @pytest.mark.parametrize("name", FINE)
 def test_what_is_noise_or_little_does_not(name):
     said = GOOD._replace(**FINE[name])
-    assert verdict_of_steps.unusable(said, target().free.variables) == ""
-    assert verdict_of_steps.of(said, "finished", None, target().free.variables, False).startswith("finished. ")
+    assert by_steps.unusable(said, target().free.variables) == ""
+    assert by_steps.verdict(said, "finished", None, target().free.variables, False).startswith("finished. ")
 
 
 def test_independence_and_heavy_tails_are_told():
     words = lambda q, **change: " ".join(
-        verdict_of_steps.sentences(GOOD._replace(**{"gap": 0.1, **change}), q, target().free.variables, False)
+        by_steps.sentences(GOOD._replace(**{"gap": 0.1, **change}), q, target().free.variables, False)
     )
     independent = vi.Normal.from_mean_variance(np.zeros(3), 1.0)
     full = MultivariateNormal.from_mean_cov(np.zeros(3), np.eye(3))
@@ -621,5 +621,5 @@ def test_independence_and_heavy_tails_are_told():
 
 def test_words_name_no_more_variables_than_can_be_read():
     names = Variables.of({f"x{i}": vi.free() for i in range(6)})
-    assert verdict_of_steps._names(names, np.ones(6, bool)) == "6 variables"
-    assert verdict_of_steps._names(names, np.arange(6) < 2) == "x0 and x1"
+    assert by_steps._names(names, np.ones(6, bool)) == "6 variables"
+    assert by_steps._names(names, np.arange(6) < 2) == "x0 and x1"

@@ -24,11 +24,11 @@ from jaxtyping import Float
 from scipy import special
 
 from vijax.automatic.density_checks import grows_along
-from vijax.automatic.gaussian import Gaussian
+from vijax.automatic.gaussian import Gaussian, is_near
 from vijax.automatic.lbfgs import Mode
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, on_one_hill
-from vijax.automatic.report import Ended, FoundMode, Moments, Off, Others, Report, bound, distance
+from vijax.automatic.report import Ended, FoundMode, Moments, Off, Others, Report, are_alike, bound, distance
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import RARE, is_usable, verdict, with_mixture
 from vijax.contract.model import Model
@@ -37,9 +37,9 @@ from vijax.trust import psis
 
 Q = Gaussian | Mixture
 
-CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 8192, 8
-"""Fresh draws on which a fit is judged, at first and at most; and the independent scrambles of a Sobol sequence that
-they are made of."""
+CHECKS, FEW_CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 64, 8192, 8
+"""Fresh draws on which a fit is judged: at first; at first where groups are many, and no more of them if the importance
+weights are alike; at most. And the independent scrambles of a Sobol sequence that they are made of."""
 SURE = 0.01
 """There are more draws where the standard error of the bound is above so many nats, if more can bring it near."""
 WORTH = 0.01  # nats that a mixture must gain at least to be kept
@@ -55,8 +55,7 @@ def assessed(
 ) -> Report:
     """Reports the bound of q, how far its moments are off, the tail of its importance ratios, and the modes that the
     starts found. `normal` is the one from which a mixture began; it tells which modes are one."""
-    draws, ratios, log_q = _checked(target, q, seed)
-    rounding = target.epsilon * float(np.median(np.abs(ratios + log_q)))
+    draws, ratios, log_q, rounding = _checked(target, q, seed)
     zero, gap, khat = distance(ratios, rounding)
     q = q._replace(ended=_ended(target, q, draws, ratios))
     away = rivals(q, searched, target)
@@ -65,6 +64,8 @@ def assessed(
         wider = WIDER if target.num_groups < DEAR else 0
         found = weighed(target.values, q, draws, ratios + log_q, log_q, [seed, 9], wider)
         off = _off(_of_part(found, draws, searched, away, target.variables), target.variables)
+        if off is not None and len(draws) < CHECKS:  # so few because their weights are alike: these have no tail
+            off = off._replace(khat=0.0, log_sd=off.log_sd._replace(khat=0.0))
     said = Report(
         bound(ratios, SCRAMBLES),
         _shown(model, normal or q, searched),
@@ -101,16 +102,20 @@ def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
 
 
 # --- bound and moments ------------------------------------------------------------------------------------------------
-def _checked(target: Target, q: Q, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns draws that the fit has not seen, log p - log q there, and log q: as many as a sure bound takes."""
-    count = CHECKS
+def _checked(target: Target, q: Q, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Returns draws that the fit has not seen, log p - log q there, and log q: as many as a sure bound takes. And the
+    rounding of log p, in nats."""
+    count = CHECKS if target.num_groups < DEAR else FEW_CHECKS
     while True:
         parts = [q.drawn(count // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
         draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))
-        ratios = target.values(draws) - log_q
+        values = target.values(draws)
+        ratios, rounding = values - log_q, target.epsilon * float(np.median(np.abs(values)))
         error = bound(ratios, SCRAMBLES).standard_error
-        if not SURE < error < 2 * SURE * np.sqrt(MOST_CHECKS / count) or count == MOST_CHECKS:
-            return draws, ratios, log_q
+        is_few = count < CHECKS and not are_alike(ratios, rounding)
+        is_sure = not SURE < error < 2 * SURE * np.sqrt(MOST_CHECKS / count)
+        if (is_sure and not is_few) or count == MOST_CHECKS:
+            return draws, ratios, log_q, rounding
         count = min(4 * count, MOST_CHECKS)
 
 
@@ -180,7 +185,7 @@ def _weighty(searched: Searched) -> list[Found]:
 
 def _others(q: Q, draws: np.ndarray, searched: Searched, outside: list[Found], target: Target) -> Others:
     """Returns what the searches found beside q."""
-    inside = _apart([one for one in _weighty(searched) if _is_at(q, one.mode.x)], target)
+    inside = _apart([one for one in _weighty(searched) if is_near(q.distance(one.mode.x), len(one.mode.x))], target)
     labels = [exchange.names for exchange in searched.labels]
     if not outside:
         return Others(searched.num_starts, max(len(inside), 1), labels=labels)
@@ -196,16 +201,11 @@ def _others(q: Q, draws: np.ndarray, searched: Searched, outside: list[Found], t
     )
 
 
-def _is_at(q: Q, x: np.ndarray) -> bool:
-    """Says whether a point is as near to the mean of q as its draws are."""
-    return q.distance(x) < len(x) + 6 * float(np.sqrt(2 * len(x)))
-
-
 def _is_inside(q: Q, mode: Mode, searched: Searched, variables: Variables) -> bool:
     """Says whether q describes a mode, or one that is the same with labels exchanged."""
     x = mode.x[None]
     copies = [copy for exchange in searched.labels for copy in exchange.copies(variables, x)]
-    return any(_is_at(q, one[0]) for one in (x, *copies))
+    return any(is_near(q.distance(one[0]), len(one[0])) for one in (x, *copies))
 
 
 def _shown(model: Model, q: Q, searched: Searched) -> list[FoundMode]:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.arguments import Size, whole
-from vijax.automatic import by_steps, low_rank, mixture, trust_region
+from vijax.automatic import by_steps, low_rank, many_groups, mixture, trust_region
 from vijax.automatic.assessment import assessed, compared, rivals
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
 from vijax.automatic.density_checks import exchanges
@@ -20,7 +20,7 @@ from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
 from vijax.automatic.report import Ended, Report, as_fit, as_mixture
-from vijax.automatic.target import Target
+from vijax.automatic.target import MANY_GROUPS, Target
 from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, stage_of
 from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
 from vijax.checks import require, require_integers
@@ -34,6 +34,7 @@ from vijax.models.energies.density import LogDensity
 from vijax.xla import keys
 
 MOST_FULL = 300  # dimensions up to which a full covariance is fitted
+BATCH_OF_MANY = 500  # groups of a minibatch, where it is not given
 NUM_STARTS, MAX_DRAWS = 16, 2048  # defaults of a log density
 FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
@@ -79,8 +80,9 @@ def auto(
         counted; ten first steps of independent normals, and passes over minibatches, are not cut short. None is 3,000,
         or 40 a variable of a full covariance where that is more. Where a mixture stops at this limit, `fit.verdict`
         says by how many nats its bound still rose in a thousand gradients.
-      batch_size: groups at a step for a density with a `log_lik` of groups: passes over all of them begin at a fit to a
-        sample. None takes all groups at once, but 500 at a step from 50,000 groups on.
+      batch_size: groups at a step for a density with a `log_lik` of groups: passes over all of them begin at the mode,
+        which is found from a fit to a sample on. None takes all groups at once. From 50,000 groups on it begins at that
+        mode too, and takes 500 groups at a step where 16 sets of draws are not enough.
       richer: whether to fit a mixture of normals to a log density too, which describes more than one normal can. True
         does so with the gradients that one normal has left; False never does. None does so where the normal is 0.05
         nats or more from the posterior, or the starts found other modes of similar weight, for up to 50 variables; the
@@ -138,11 +140,19 @@ def auto(
         if size is None:
             misfit = Misfit(target.dim, richer)
             return _normal_or_mixture(done(*_normal(run, watcher, seed, num_starts, max_draws, misfit)), misfit)
-        sample = run._replace(target=Target(density, *by_steps.sample_of(target.groups, target.dim, seed)))
+        sample = run._replace(target=Target(density, *many_groups.sample_of(target.groups, target.dim, seed)))
         q, found = _normal(sample, watcher, seed, num_starts, max_draws, Misfit(target.dim, False))
-        if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
-            q = by_steps.fit_all(model, target.groups, q, size, key)
+        target.num_gradients = sample.target.num_gradients
+        if q.ended not in STOPPED:
+            q, found = many_groups.climbed(run, q, found, seed)
+            if batch_size is None:
+                q = many_groups.fit_at_once(run, q, seed, max_draws)
+            if q.ended not in (*STOPPED, Ended.CONVERGED):
+                q = many_groups.fit_all(model, target.groups, q, size, key)
         return done(q, found).as_fit()
+
+
+STOPPED = Ended.UNBOUNDED, Ended.INTERRUPTED
 
 
 def _check_conjugate(model: Model, **given: Any) -> None:
@@ -170,7 +180,7 @@ def _batch_size(density: LogDensity, asked: int | None, num_groups: int, dim: in
         require(asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked)
         require(dim <= MOST_FULL, "batch_size", f"none beyond {MOST_FULL} variables", asked, "Use vijax.advi.")
         return asked
-    return by_steps.BATCH_OF_MANY if num_groups >= by_steps.MANY_GROUPS and dim <= MOST_FULL else None
+    return BATCH_OF_MANY if num_groups >= MANY_GROUPS and dim <= MOST_FULL else None
 
 
 def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None:

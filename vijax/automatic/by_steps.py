@@ -1,48 +1,47 @@
-"""Fits of `vijax.auto` that the algorithms of `vijax.fit` make: of models in conjugate form, of energies with free
-variables, and of log densities of many groups.
+"""Fits of `vijax.auto` that the algorithms of `vijax.fit` make: of models in conjugate form, and of energies with free
+variables; and sentences on whether to trust a fit of free variables by steps.
 
 In conjugate form the size of the data chooses the algorithm. An energy with free variables takes stochastic steps until
-its bound drifts no more.
-
-For a log density of many groups, a fit to some of them, their likelihood scaled to all, gives a frame in which the
-posterior is near N(0, I), but for the error of that sample. Natural-gradient steps need no tuning there. Those of a
-pass over B batches have the sizes 1 / (c B + 1), ..., 1 / (c B + B), after which
-
-    lambda  =  (c lambda_before + mean of the pass's messages) / (c + 1):
-
-every batch counts alike, and the differences between batches cancel, but for the little that q moves within a pass.
+its bound drifts no more. The sentences are of a `vijax.automatic.judged.Judgement`, by draws of q.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PRNGKeyArray
 
 from vijax.algorithms import cavi, memoized, pg_svi, svi
-from vijax.automatic import verdict_of_steps
-from vijax.automatic.gaussian import Gaussian
-from vijax.automatic.report import Ended, Estimate, Report
-from vijax.automatic.verdict import INDEPENDENT, JOINED, of_end, of_starts
+from vijax.automatic.report import Estimate, Report
+from vijax.automatic.verdict import (
+    CLOSE,
+    FAR,
+    HEAVY,
+    INDEPENDENT,
+    JOINED,
+    RARE,
+    listed,
+    of_distance,
+    of_end,
+    of_starts,
+    of_zeros,
+)
 from vijax.checks import require
 from vijax.contract.model import Model
-from vijax.families import MultivariateNormal
-from vijax.fitting.fit import DivergedError, Progress, fit
+from vijax.contract.variables import Variables
+from vijax.families import Normal
+from vijax.families.vector.blocks import Blocks
+from vijax.fitting.fit import DivergedError, fit
 from vijax.fitting.judge import not_judged
 from vijax.fitting.loader import Loader, as_loader
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status, skipped_text
-from vijax.free_algorithms import ngvi
-from vijax.inference import guides
 from vijax.inference.guides import Z
 from vijax.inference.wrappers.sized import takes_all
-from vijax.models.energies.density import with_guide
-from vijax.xla import keys
+from vijax.trust.psis import RELIABLE
 
 SMALL = 5_000  # groups up to which coordinate ascent takes all of them at every step
 LARGE = 200_000  # groups beyond which steps are stochastic
@@ -183,7 +182,7 @@ def _on_draws(done: Fit, said: list[str]) -> Report:
         return Report(_mean(bounds[-(len(bounds) // 4) :]), (), nan, nan, done.outcome, " ".join(said))
     model, q = done.alg.spec.model, done.posterior[Z]
     assert model.free is not None
-    seen = verdict_of_steps.sentences(found, q, model.free.variables, len(done.posterior) > 1)
+    seen = sentences(found, q, model.free.variables, len(done.posterior) > 1)
     words = " ".join([*said, *seen] if found.usable else [*seen, *said])
     return Report(found.elbo, (), found.gap, found.khat, done.outcome, words, zero=found.zero, usable=found.usable)
 
@@ -201,119 +200,156 @@ def _of_free(done: Fit, starts: int) -> Fit:
     return done._replace(status=status, report=report)
 
 
-# --- log densities of many groups -------------------------------------------------------------------------------------
-MANY_GROUPS = 50_000  # groups from which on minibatches are taken unasked
-BATCH_OF_MANY = 500  # groups of a minibatch
-SAMPLE, PER_VARIABLE = 2_000, 20  # groups of the sample: at least so many, and so many a variable
-MOST_PASSES = 60  # largest number of passes over all groups
-FEWEST_AT_ONCE, MOST_AT_ONCE = 16, 64  # steps between two checks of whether a pass has ended, at least and at most
-LEAST_PASSES, FIRST_PASSES = 2, 12
-"""The posterior before a pass counts for `LEAST_PASSES` passes (c above) during the first `FIRST_PASSES` passes, then
-for one more a pass."""
-LEFT = 0.02  # a fit has converged where less is left, in nats, of up to ten variables; in proportion for more
+# --- sentences on fits of free variables ----------------------------------------------------------------------------
+ARRIVED, AWAY, SURE = 0.5, 1.0, 5.0
+"""Standard deviations of q: where a fit has arrived means begin to move by less than the first; a fit whose means begin
+to move by more than the second is of no use. Both are beyond `SURE` standard errors, for the largest of many counts."""
+STRETCHED, SURE_OF_SDS = 0.15, 3.0  # the same of the logarithms of sds where a fit has arrived, and its standard errors
+LOST = 2.0
+"""Nats a variable beyond which q is far from the posterior: the cost of a mean that is off by two sds, or of an sd that
+is a tenth of the right one, or two and a half times as large."""
+MOVED, CLIMBING, NOISE = 0.1, 2.0, 3.0
+"""Nats by which the bound changes from the quarter of the steps before the last to the last: more than the first is
+told; more than the second, of up to four variables, in proportion for more, makes the fit useless. Both are beyond
+`NOISE` standard errors."""
+ROUNDED, BLIND = 0.1, 0.5
+"""Nats of rounding: more than the first is told; with more than the second the ratios are nothing but rounding."""
+OTHER_MODES = "Other modes were not looked for: vijax.auto searches for them; or compare other keys, or restarts=."
 
 
-class Sample(NamedTuple):
-    """Some groups, and the ratio of the number of all groups to theirs."""
-
-    data: PyTree
-    scale: float
-
-
-def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
-    """Returns random groups to begin with."""
-    total = int(np.shape(jax.tree.leaves(data)[0])[0])
-    size = min(total, max(SAMPLE, PER_VARIABLE * dim))
-    rows = np.sort(np.random.default_rng([seed, 3]).permutation(total)[:size])
-    return Sample(jax.tree.map(lambda x: np.asarray(x)[rows], data), total / size)
+def verdict(said: Any, outcome: str, q: Any, variables: Variables, has_others: bool) -> str:
+    """Returns the verdict, a few sentences, by a `vijax.automatic.judged.Judgement` (`said`) of q of the free
+    coordinates; `outcome` says how the fit ended, `has_others` that there are conjugate globals too."""
+    seen = sentences(said, q, variables, has_others)
+    if said.usable:
+        return " ".join([f"{outcome}.", *seen, OTHER_MODES])
+    return " ".join([*seen, f"How it ended: {outcome}."])
 
 
-def fit_all(model: Model, data: PyTree, start: Gaussian, batch_size: int, key: PRNGKeyArray) -> Gaussian:
-    """Fits all groups from a fit to a sample on, in passes, until a pass changes q by next to nothing."""
-    dim = model.log_density.variables.dim
-    framed = with_guide(model, guides.full_rank(), is_framed=True)
-    groups = int(np.shape(jax.tree.leaves(data)[0])[0])
-    size, steps, chunk = even_batches(groups, batch_size)
-    schedule = by_passes(steps)
-    alg = ngvi(framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim)))
-    key_init, _, _ = keys.of_run(key)
-    begin = alg.init(key_init)._replace(hyper={"frame": start.frame()})
-    watch = _Watch()
-    done = fit(
-        alg,
-        data,
-        key=key,
-        state=begin,
-        num_epochs=MOST_PASSES,
-        batch_size=size,
-        steps_per_chunk=chunk,
-        callbacks=[watch],
-    )
-    q: Any = done.posterior[Z]
-    mean, cov = np.asarray(q.mean(), np.float64), np.asarray(q.cov, np.float64)
-    ended = Ended.CONVERGED if watch.settled else Ended.PASSES
-    ended = Ended.INTERRUPTED if done.status is Status.INTERRUPTED else ended
-    moved = Gaussian(start.mean + start.scale @ mean, start.scale @ np.linalg.cholesky(cov), np.nan, ended)
-    return moved._replace(trace=tuple(float(x) for x in done.trace["elbo"]))
+def sentences(said: Any, q: Any, variables: Variables, has_others: bool) -> list[str]:
+    """Returns sentences by draws of q and the trace; of a fit of no use, that alone."""
+    if not said.usable:
+        return [f"Do not use this fit: {unusable(said, variables)}"]
+    given = ["The free variables were judged, given q of the others."] if has_others else []
+    return [*_of_numbers(said), *_of_shape(said, q, variables), *_of_steps(said), *given]
 
 
-def even_batches(groups: int, most: int) -> tuple[int, int, int]:
-    """Returns the size of batches (`vijax.fit` makes them even), their number, and a divisor of it: in chunks of so
-    many steps a run can be watched at the ends of passes.
-
-    >>> even_batches(1605, 100), even_batches(1_000_000, 500)
-    ((95, 17, 17), (500, 2000, 50))
-    """
-    least = -(-groups // most)
-    for more in range(least, 2 * least + 64):
-        size = -(-groups // more)
-        steps = -(-groups // size)
-        chunk = max(d for d in range(1, min(steps, MOST_AT_ONCE) + 1) if steps % d == 0)
-        if chunk >= min(steps, FEWEST_AT_ONCE):
-            return size, steps, chunk
-    return most, least, 1
-
-
-@dataclasses.dataclass(frozen=True)
-class by_passes:
-    """The step size rho_t = 1 / (c B + 1 + t mod B), see above. c is `LEAST_PASSES` for `FIRST_PASSES` passes, in which
-    the error of the start falls by 1 + 1 / c each, and then grows by one a pass, which averages the noise that is left.
-
-    Args:
-      steps: B, in a pass.
-
-    >>> [round(1 / float(by_passes(3)(t))) for t in (0, 1, 2, 3)]
-    [7, 8, 9, 7]
-    """
-
-    steps: int
-
-    def __call__(self, t: Any) -> Float[Array, ""]:
-        """Returns rho_t."""
-        passes, place = jnp.divmod(t, self.steps)
-        return 1.0 / (counts_for(passes) * self.steps + place + 1)
+def unusable(said: Any, variables: Variables) -> str:
+    """Says why a fit is of no use; empty where it may be of some."""
+    if said.zero > RARE:
+        return f"{of_zeros(said.zero)} {FINITE}"
+    if said.rounding > BLIND:
+        return ""
+    dim, is_far = len(said.shift), said.gap >= FAR
+    moving = _moving(said, variables, AWAY, np.inf)
+    lost = said.gap > LOST * dim
+    climbing = is_far and _is_sure(said, CLIMBING * max(1.0, dim / 4))
+    moves = _moving(said, variables, ARRIVED, STRETCHED)
+    on_its_way = is_far and said.khat > RELIABLE and moves
+    if not (moving or lost or climbing or on_its_way):
+        return ""
+    told = [f"q is not at the posterior {_numbers(said)}.", f"By its draws, {moves}." if moves else "", *_moved(said)]
+    return " ".join([*filter(None, told), NOT_THERE])
 
 
-def counts_for(passes: Any) -> Any:
-    """Returns c, the number of passes for which the posterior before a pass counts."""
-    return LEAST_PASSES + jnp.maximum(passes - FIRST_PASSES, 0)
+FINITE = "Declare the supports of the variables, vijax.free(support=...), or begin where the density is finite."
+NOT_THERE = "More steps, or smaller ones, may bring it there; vijax.auto fits the same model and chooses its steps."
 
 
-class _Watch:
-    """Stops a fit after a pass whose change, carried on, leads no further than `LEFT`."""
+def _numbers(said: Any) -> str:
+    return of_distance(said.gap, said.khat, str(said.elbo))
 
-    def __init__(self) -> None:
-        self.settled = False
-        self._last: MultivariateNormal | None = None
-        self._passes = 0
 
-    def __call__(self, progress: Progress) -> bool:
-        passes, inside = divmod(progress.step, progress.steps_per_epoch)
-        if inside or passes == self._passes:
-            return False
-        q: Any = jax.tree.map(jnp.copy, progress.state.posterior[Z])
-        if self._last is not None:
-            left = float(q.kl(self._last)) * float(1 + counts_for(passes)) ** 2
-            self.settled = passes >= FIRST_PASSES and left < LEFT * max(1.0, q.dim / 10)
-        self._last, self._passes = q, passes
-        return self.settled
+def _moving(said: Any, variables: Variables, mean: float, sd: float) -> str:
+    """Says which variables' means would move by more than so many sds, and which sds by more than that, beyond
+    noise."""
+    of_means = np.abs(said.shift) - SURE * said.shift_error > mean
+    of_sds = np.abs(said.stretch) - SURE_OF_SDS * said.stretch_error > sd
+    told = []
+    if of_means.any():
+        most = np.abs(said.shift[of_means]).max()
+        told.append(f"the mean of {_names(variables, of_means)} would move by about {most:.2g} sd of q")
+    if of_sds.any():
+        most = said.stretch[of_sds][np.argmax(np.abs(said.stretch[of_sds]))]
+        way = "grow" if most > 0 else "shrink"
+        told.append(f"the sd of {_names(variables, of_sds)} would {way} by about {abs(np.expm1(most)):.0%}")
+    return ", and ".join(told)
+
+
+def _names(variables: Variables, chosen: Any) -> str:
+    names = variables.names_at(chosen)
+    return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
+
+
+MOST_NAMED = 4  # variables that are named; of more their number is said
+
+
+def _of_numbers(said: Any) -> list[str]:
+    """Says where the density is zero, and how far it is rounded."""
+    told = [f"At some places {of_zeros(said.zero)}"] if said.zero > 0 else []
+    if said.rounding > ROUNDED:
+        told.append(f"Rounding leaves the log density known to {said.rounding:.2g} nats only: judge in float64.")
+    return told
+
+
+def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
+    """Says how far q is from the posterior, by the importance ratios."""
+    if said.rounding > BLIND:
+        return ["How near q is to the posterior cannot be seen beside that."]
+    judged = _numbers(said)
+    moving = _moving(said, variables, ARRIVED, STRETCHED) if said.gap >= CLOSE else ""
+    if moving:
+        return [f"q is not quite at the posterior {judged}: by its draws, {moving}."]
+    if said.gap >= FAR:
+        what, remedy = MISFITS.get(type(q).__name__, OTHER)
+        return [f"{what} not describe the posterior {judged}: {remedy}"]
+    use = "means and sds can be used"
+    if said.gap >= CLOSE:
+        typical = np.sqrt(2 * said.gap / len(said.shift))
+        use = f"means are right to {typical:.2f} sd over all variables, to some tenths of one at worst"
+    near = "close to" if said.gap < CLOSE else "near"
+    told = [f"q is {near} the posterior as far as its own draws reach {judged}: {use}, if there is no other mode."]
+    if said.gap >= CLOSE and isinstance(q, Normal | Blocks):
+        told.append(INDEPENDENT.replace("Variables", "Variables or blocks of them"))
+    if said.khat > RELIABLE:
+        told.append(HEAVY)
+    return told
+
+
+OTHER = (
+    "q does",
+    "sds, and perhaps means, are wrong. Write the density in other coordinates, take a richer guide (vijax.guides), "
+    "vijax.auto, or a sampler.",
+)
+MEAN_FIELD = (
+    "Independent normals do",
+    "sds are wrong, and means may be. vijax.linear_response corrects the sds of a density; a sampler would tell.",
+)
+MISFITS = {
+    "Normal": MEAN_FIELD,
+    "MultivariateNormal": ("One normal does", OTHER[1]),
+    "TriangularNormal": ("One normal does", OTHER[1]),
+}
+"""Subject and remedy of the sentence that q is far from the posterior, by its family."""
+
+
+def _is_sure(said: Any, least: float) -> bool:
+    """Says whether the bound moved by more than so many nats, beyond noise."""
+    return said.drift is not None and abs(said.drift.value) > max(least, NOISE * said.drift.standard_error)
+
+
+def _of_steps(said: Any) -> list[str]:
+    """Says whether the last steps still moved, and what to do."""
+    if said.drift is None:
+        return ["Whether the last steps still moved is not known: there were too few."]
+    remedy = "Take more steps." if said.drift.value > 0 else "Take smaller steps."
+    moved = _moved(said)
+    return [*moved, remedy] if moved else []
+
+
+def _moved(said: Any) -> list[str]:
+    """Says whether the last steps still moved."""
+    if not _is_sure(said, MOVED):
+        return []
+    way = "rose" if said.drift.value > 0 else "fell"
+    return [f"The bound still {way} by {abs(said.drift.value):.3g} nats over the last quarter of the steps."]

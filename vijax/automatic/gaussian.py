@@ -98,6 +98,15 @@ class Gaussian(NamedTuple):
         """Returns the squared distance from the mean, in standard deviations."""
         return float((self.whitened(x[None]) ** 2).sum())
 
+    def has_near(self, x: Float[np.ndarray, " D"]) -> bool:
+        """Says whether a point is as near to the mean as draws are."""
+        return is_near(self.distance(x), len(x))
+
+
+def is_near(distance: float, dim: int) -> bool:
+    """Says whether a squared distance, in standard deviations, is one of draws of so many variables."""
+    return distance < dim + 6 * float(np.sqrt(2 * dim))
+
 
 def noise_of(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
     """Returns antithetic scrambled Sobol normals: at least `size`, the next power of two."""

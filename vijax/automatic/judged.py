@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.automatic import verdict_of_steps
+from vijax.automatic import by_steps
 from vijax.automatic.report import Estimate, bound, distance
 from vijax.automatic.target import AT_ONCE
 from vijax.checks import require_integers
@@ -109,8 +109,8 @@ def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = 
     (shift, stretch), moved = _moves(draws, ratios), drift(fit.trace.get("elbo"))
     found = Judgement(bound(ratios), gap, khat, zero, *shift, *stretch, moved, rounding, count)
     variables = spec.model.free.variables
-    found = found._replace(usable=not verdict_of_steps.unusable(found, variables))
-    return found._replace(verdict=verdict_of_steps.of(found, fit.outcome, q, variables, len(fit.posterior) > 1))
+    found = found._replace(usable=not by_steps.unusable(found, variables))
+    return found._replace(verdict=by_steps.verdict(found, fit.outcome, q, variables, len(fit.posterior) > 1))
 
 
 FEWEST_ASKED = 32  # draws: the tail of fewer says nothing

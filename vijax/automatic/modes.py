@@ -77,11 +77,13 @@ def find_modes(target: Target, seed: int, num_starts: int, stopped: Callable[[],
 
 
 def _searched_again(slopes: Slopes, mode: Mode, stopped: Callable[[], bool]) -> Mode:
-    """Searches from a mode, and from where that ends, until a search gains nothing."""
+    """Searches from a mode, and from where that ends, until a search gains nothing. That one has seen no curvature, so
+    its end does not count."""
     for _ in range(TIMES):
-        before, mode = mode, maximise(slopes, mode.x[None], AGAIN, stopped=stopped)[0]
-        if mode.value < before.value + DIP:
+        then = maximise(slopes, mode.x[None], AGAIN, stopped=stopped)[0]
+        if then.value < mode.value + DIP:
             break
+        mode = then
     return mode
 
 

@@ -211,9 +211,19 @@ def distance(log_ratios: Float[np.ndarray, " draws"], rounding: float = 0.0) -> 
     zero = 1 - len(known) / len(log_ratios)
     if not len(known):
         return zero, float("inf"), float("inf")
-    mean = float(special.logsumexp(known) - np.log(len(known)))
-    is_alike = zero == 0 and float(np.mean(np.expm1(known - mean) ** 2)) < ALIKE + (3 * rounding) ** 2
-    return zero, mean - float(known.mean()), 0.0 if is_alike else float(psis(log_ratios).khat)
+    khat = 0.0 if are_alike(log_ratios, rounding) else float(psis(log_ratios).khat)
+    return zero, _log_mean(known) - float(known.mean()), khat
+
+
+def are_alike(log_ratios: Float[np.ndarray, " draws"], rounding: float) -> bool:
+    """Says whether all importance weights are alike, to `ALIKE` or to rounding (nats)."""
+    if not np.isfinite(log_ratios).all():
+        return False
+    return float(np.mean(np.expm1(log_ratios - _log_mean(log_ratios)) ** 2)) < ALIKE + (3 * rounding) ** 2
+
+
+def _log_mean(log_ratios: np.ndarray) -> float:
+    return float(special.logsumexp(log_ratios) - np.log(len(log_ratios)))
 
 
 # --- the fit that is returned -----------------------------------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""A log density on the host: evaluated at many points, as arrays of float64, in programs of one shape."""
+"""A log density on the host: evaluated at many points, as arrays of float64, in programs of few shapes.
+
+Many groups are evaluated block by block: a block and what is computed of it stay in the processor's cache. The sums of
+the blocks are added on the host in float64, so that less is lost to rounding, too.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from vijax.tree import on_device
 from vijax.xla.compiler import kept, step_jit
 
 AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
+MANY_GROUPS, BLOCK = 50_000, 4096  # groups from which on they are evaluated in blocks; and groups of a block, about
 
 
 OfFree = LogDensity | GivenOthers
@@ -36,6 +41,9 @@ class Target:
         self.groups = jax.tree.map(on_device, data)  # the data, groups leading
         self._model, self._given = model, given
         self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given
+        in_blocks = isinstance(model, LogDensity) and model.reads_data and not model.is_whole
+        self._blocks = self.num_groups // BLOCK if in_blocks and self.num_groups >= MANY_GROUPS else 1
+        self.epsilon /= self._blocks**0.5  # their errors are independent
 
     @classmethod
     def of(cls, model: Model, data: Any) -> Target:
@@ -95,24 +103,47 @@ class Target:
         return self._over(_product, x, v)
 
     def _over(self, ask: Callable, *x: np.ndarray) -> Any:
-        """Returns values or derivatives of log p at all points, by a program that takes `AT_ONCE` of them."""
-        program = kept(self._model, ask, lambda model: step_jit(_at_points(ask, model)))
+        """Returns values or derivatives of log p at all points, by a program that takes `AT_ONCE` of them; of many
+        groups also by one that takes a single point."""
+        blocks = self._blocks
+        program = kept(self._model, (ask, blocks), lambda model: step_jit(_at_points(ask, model, blocks)))
+        size = 1 if blocks > 1 and len(x[0]) == 1 else AT_ONCE
         parts = []
-        for start in range(0, len(x[0]), AT_ONCE):
-            some = [a[start : start + AT_ONCE] for a in x]
-            padded = [np.concatenate([a, np.repeat(a[:1], AT_ONCE - len(a), 0)]) for a in some]
+        for start in range(0, len(x[0]), size):
+            some = [a[start : start + size] for a in x]
+            padded = [np.concatenate([a, np.repeat(a[:1], size - len(a), 0)]) for a in some]
             parts.append(program(self._data, *(np.asarray(a, jnp.result_type(float)) for a in padded)))
-        joined = lambda *each: np.concatenate([np.asarray(a, np.float64) for a in each])[: len(x[0])]
+        summed = lambda a: np.asarray(a, np.float64).sum(0) if blocks > 1 else np.asarray(a, np.float64)
+        joined = lambda *each: np.concatenate([summed(a) for a in each])[: len(x[0])]
         return jax.tree.map(joined, *parts)
 
 
-def _at_points(ask: Callable, of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    def asked(data: tuple[Array, PyTree, tuple[PyTree, ...]], *x: Array) -> Any:
+Data = tuple[Array, PyTree, tuple[PyTree, ...]]
+"""Scale of the likelihood, groups, and all that is given beside them."""
+
+
+def _at_points(ask: Callable, of: weakref.ref[OfFree], blocks: int) -> Callable[..., Any]:
+    """Returns a program for values or derivatives at points; of several blocks for the parts of them, to be summed."""
+
+    def asked(data: Data, *x: Array) -> Any:
         model, (scale, groups, given) = _model_of(of), data
         log_p = lambda z: model.log_prior_at(z, *given) + scale * jnp.sum(model.log_liks_at(z, groups, *given))
         return jax.vmap(ask(log_p))(*x)
 
-    return asked
+    def asked_in_blocks(data: Data, *x: Array) -> Any:
+        model, (scale, groups, given) = _model_of(of), data
+        size = len(jax.tree.leaves(groups)[0]) // blocks
+
+        def of_some(some: PyTree) -> Any:
+            return jax.vmap(ask(lambda z: scale * jnp.sum(model.log_liks_at(z, some, *given))))(*x)
+
+        block = lambda i: jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, i * size, size), groups)
+        parts = jax.lax.map(lambda i: of_some(block(i)), jnp.arange(blocks))
+        ends = jax.vmap(ask(lambda z: model.log_prior_at(z, *given)))(*x)
+        rest = of_some(jax.tree.map(lambda a: a[blocks * size :], groups))
+        return jax.tree.map(lambda part, *more: jnp.concatenate([part, jnp.stack(more)]), parts, ends, rest)
+
+    return asked if blocks == 1 else asked_in_blocks
 
 
 def _itself(log_p: Callable) -> Callable:

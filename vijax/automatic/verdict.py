@@ -1,7 +1,7 @@
 """Sentences on whether to trust a fit: how it ended, how far means and sds may be off, tails, and other modes.
 
 The first part has the words and limits that all verdicts share, the second the verdict of `vijax.auto` and
-`vijax.dadvi`. Fits by steps are in `vijax.automatic.verdict_of_steps`. Nothing is computed here.
+`vijax.dadvi`. Fits by steps are in `vijax.automatic.by_steps`. Nothing is computed here.
 """
 
 from __future__ import annotations
