@@ -1,9 +1,11 @@
-"""Runs on phrases, with stop words of a file."""
+"""Runs on phrases, with stop words of a file or of the language."""
 
 import numpy as np
 
 import vijax as vi
 from vijax.app.cli import main
+from vijax.app.kinds.assemble import load_data, settled
+from vijax.app.settings.config import load_config
 
 TEXTS = ["new york trades shares", "cats and dogs chase", "shares trade in new york", "dogs chase cats"] * 6
 
@@ -30,3 +32,15 @@ def test_a_run_keeps_phrases_and_the_words_of_its_file(tmp_path, monkeypatch):
     assert {"new york", "cats dogs", "dogs chase"} <= set(loaded.vocabulary)
     found = loaded.transform(["cats in dogs", "new shares"])  # 'in' is left out before neighbours are joined
     np.testing.assert_array_equal(found["words"], [3, 2])
+
+
+GERMAN = "Die Regierung sagte, dass sie ihre Pläne für die neue Bahn nicht ändern werde, obwohl viele es wollen."
+
+
+def test_a_run_keeps_the_language_for_new_documents(tmp_path):
+    (tmp_path / "t.txt").write_text("\n".join([GERMAN] * 20), encoding="utf-8")
+    config = load_config("lda", ["data.max_df=1.0"], str(tmp_path / "t.txt"))
+    assert (config.data.stop_words, config.data.language) == ("auto", None)
+    assert settled(config, load_data(config)).data.language == "german"
+    own = load_config("lda", ["data.max_df=1.0", "stop_words=none"], str(tmp_path / "t.txt"))
+    assert settled(own, load_data(own)).data.language is None

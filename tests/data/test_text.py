@@ -106,7 +106,7 @@ def test_case_can_matter():
 def test_fixed_vocabulary_keeps_its_order():
     corpus = make(["beta alpha beta unknown", "other"], vocabulary=["beta", "new", "alpha"])
     assert corpus.to_scipy().toarray().tolist() == [[2, 0, 1], [0, 0, 0]]
-    assert "1 of 2 documents are empty" in corpus.notes[0]
+    assert "1 of 2 documents are empty" in corpus.notes[-1]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,10 @@ def fingerprint(config: Config, data: Data) -> str:
 
 
 def settled(config: Config, data: Data) -> Config:
-    """The configuration with `algorithm.lazy` decided from the data where the user has left it open."""
+    """The configuration with what the user has left open: the language that was found, so that new documents are read
+    in the same way; and `algorithm.lazy`, true where steps by words gain."""
+    if config.listing.reads_documents and config.data.language is None and data.train.language:
+        config = dataclasses.replace(config, data=dataclasses.replace(config.data, language=data.train.language))
     if not config.listing.reads_documents or getattr(config.algorithm, "lazy", True) is not None:
         return config
     size = batch_size(config, data) or data.train.num_documents

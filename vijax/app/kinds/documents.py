@@ -76,7 +76,7 @@ def with_own_stop_words(config: DocumentData) -> DocumentData:
     from vijax.data.texts.text import stop_words_of
 
     named = config.stop_words
-    if isinstance(named, str) and named not in ("english", "none") and Path(named).expanduser().is_file():
+    if isinstance(named, str) and named not in ("auto", "english", "none") and Path(named).expanduser().is_file():
         return dataclasses.replace(config, stop_words=stop_words_of(named))
     return config
 

@@ -54,8 +54,10 @@ class DocumentData:
     sheet: str | None = setting(None, SHEET)
     lowercase: bool = setting_of(TextSettings, "lowercase")
     token_pattern: str = setting_of(TextSettings, "token_pattern")
+    language: str | None = setting_of(TextSettings, "language", more="; unset: found by these")
     stop_words: str | tuple[str, ...] = setting(
-        "english", 'words to drop: a language ("english", "german"), "none", a file with a word on each line, a list'
+        "auto",
+        'words to drop: "auto" (of the language), "german" say, "none", a file with a word on each line, a list',
     )
     ngrams: int = setting_of(TextSettings, "ngrams")
     min_df: int | float | None = setting_of(

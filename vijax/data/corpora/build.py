@@ -34,6 +34,7 @@ class CorpusBuilder:
         self._num_documents, self._largest = 0, -1
         self._pending: list[np.ndarray] = [np.zeros(0, np.int64)] * 3
         self.notes = Notes()
+        self.language = ""
 
     def add(
         self, lengths: Int[np.ndarray, " docs"], indices: Int[np.ndarray, " pairs"], counts: Int[np.ndarray, " pairs"]
@@ -72,14 +73,15 @@ class CorpusBuilder:
         if vocab_size is None:
             vocab_size = len(vocabulary) if vocabulary is not None else self._largest + 1
         indptr = np.concatenate([[0], np.concatenate(self._lengths)]).cumsum()
-        notes = self.notes.texts()
+        notes, language = self.notes.texts(), self.language
         if self._folder is None:
             indices, counts = (np.concatenate([np.zeros(0, np.int32), *part]) for part in (self._indices, self._counts))
-            return Corpus(indptr, indices, counts, vocabulary, vocab_size, **self._strings, notes=notes)
+            more = {**self._strings, "notes": notes, "language": language}
+            return Corpus(indptr, indices, counts, vocabulary, vocab_size, **more)
         for file in (self._indices, self._counts, *self._strings.values()):
             file.close()
         np.save(self._folder / "indptr.npy", indptr)
-        storage.finish(self._folder, len(indptr) - 1, vocab_size, vocabulary, notes)
+        storage.finish(self._folder, len(indptr) - 1, vocab_size, vocabulary, notes, language)
         return Corpus(**storage.load(self._folder, trusted=True))
 
     def _append(self, number: int, rows: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> None:

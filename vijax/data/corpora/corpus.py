@@ -43,6 +43,7 @@ class Corpus:
       titles: a name per document, for reports.
       texts: a short snippet per document, for reports.
       notes: remarks for the user, such as the number of empty documents.
+      language: language whose stop words were left out; empty where it was neither said nor found.
 
     Raises:
       ValueError: the arrays do not make a corpus; the message says which, and what to do.
@@ -62,6 +63,7 @@ class Corpus:
     titles: Sequence[str] | None = None
     texts: Sequence[str] | None = None
     notes: tuple[str, ...] = ()
+    language: str = ""
 
     def __post_init__(self):
         set_field = functools.partial(object.__setattr__, self)

@@ -80,7 +80,7 @@ def relabel(corpus: Corpus, new_id: Int[np.ndarray, " words"], builder: CorpusBu
 
 def _with_strings(changed: Corpus, corpus: Corpus) -> Corpus:
     notes = (*lasting_notes(corpus), *changed.notes)
-    return dataclasses.replace(changed, titles=corpus.titles, texts=corpus.texts, notes=notes)
+    return dataclasses.replace(changed, titles=corpus.titles, texts=corpus.texts, notes=notes, language=corpus.language)
 
 
 def split_over_seen_words(corpus: Corpus, held_out: float | int, seed: int) -> tuple[Corpus, Corpus]:
@@ -113,6 +113,7 @@ def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
 def _written(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
     """Writes the documents `rows`, some hundred thousand pairs at a time, with their words numbered again."""
     builder, number = CorpusBuilder(folder), np.cumsum(seen) - 1
+    builder.language = corpus.language
     for note in lasting_notes(corpus):
         builder.notes.add(note)
     kept = np.zeros(corpus.num_documents, bool)

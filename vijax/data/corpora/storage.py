@@ -117,7 +117,7 @@ def save(corpus: Corpus, folder: str | Path) -> Path:
             writer = LinesWriter(folder / f"{name}.txt")
             writer.extend(getattr(corpus, name))
             writer.close()
-    finish(folder, corpus.num_documents, corpus.vocab_size, corpus.vocabulary, corpus.notes)
+    finish(folder, corpus.num_documents, corpus.vocab_size, corpus.vocabulary, corpus.notes, corpus.language)
     return folder
 
 
@@ -129,14 +129,22 @@ def clear(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def finish(folder: Path, num_documents: int, vocab_size: int, vocabulary: Sequence[str] | None, notes: tuple) -> None:
+def finish(
+    folder: Path,
+    num_documents: int,
+    vocab_size: int,
+    vocabulary: Sequence[str] | None,
+    notes: tuple,
+    language: str = "",
+) -> None:
     """Writes the vocabulary and, last of all, meta.json."""
     if vocabulary is not None:
         if broken := next((word for word in vocabulary if "\n" in word), None):
             raise fail("vocabulary", "words without line breaks", repr(broken), "rename the word")
         (folder / "vocabulary.txt").write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
     meta = {"format": "vijax corpus", "version": 1, "num_documents": num_documents, "vocab_size": vocab_size}
-    (folder / "meta.json").write_text(json.dumps({**meta, "notes": list(notes)}, indent=1), encoding="utf-8")
+    meta |= {"notes": list(notes), "language": language}
+    (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
 def is_corpus_folder(folder: Path) -> bool:
@@ -162,8 +170,8 @@ def load(folder: str | Path, trusted: bool = False) -> dict[str, Any]:
         check_once(folder, arrays, meta["vocab_size"])
     words = folder / "vocabulary.txt"
     vocabulary = tuple(read_text(words).split("\n")[:-1]) if words.exists() else None
-    notes = tuple(meta["notes"])
-    return {**arrays, **lines, "vocabulary": vocabulary, "vocab_size": meta["vocab_size"], "notes": notes}
+    more = {"vocab_size": meta["vocab_size"], "notes": tuple(meta["notes"]), "language": meta.get("language", "")}
+    return {**arrays, **lines, "vocabulary": vocabulary, **more}
 
 
 def map_array(path: Path) -> np.ndarray:
@@ -182,7 +190,11 @@ def _read_meta(path: Path) -> dict[str, Any]:
         meta = json.loads(read_text(path))
     kinds = {"num_documents": int, "vocab_size": int, "notes": list}
     right = isinstance(meta, dict) and all(isinstance(meta.get(name), kind) for name, kind in kinds.items())
-    if not right or meta["vocab_size"] < 0 or not all(isinstance(note, str) for note in meta["notes"]):
+    if (
+        not right
+        or meta["vocab_size"] < 0
+        or not all(isinstance(text, str) for text in (*meta["notes"], meta.get("language", "")))
+    ):
         raise fail(path, f"numbers and notes: {', '.join(kinds)}", repr(meta)[:80], REMEDY)
     return meta
 

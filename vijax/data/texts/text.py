@@ -24,6 +24,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import ids_in, relabel
 from vijax.data.reading.cache import working_folder
 from vijax.data.reading.checks import Notes, fail, whole_letters
+from vijax.data.texts.language import check_spaces, first_texts, found_language, stop_words_in
 from vijax.extras import require_extra
 
 BLOCK_DOCUMENTS = 4096
@@ -57,8 +58,10 @@ class TextSettings:
     Attributes:
       lowercase: whether to ignore case.
       token_pattern: regular expression of a word; by default three letters or more, of any alphabet.
-      stop_words: "english" (scikit-learn's list and contractions), another language ("german"), a file with a word on
-        each line, your own words, or None to keep all.
+      language: language of the text ("german" or "de"), whose stop words are left out. None finds it by the stop words
+        of the first documents, and a note says which it is.
+      stop_words: "auto" (those of the language), "english" (scikit-learn's list and contractions), another language
+        ("german"), a file with a word on each line, your own words, or None to keep all.
       ngrams: the longest phrase, in words, that counts as a word of its own: 2 adds pairs of neighbours ("new york"),
         stop words left out.
       min_df: the documents a word must be in, as a number or a fraction. None means 5, or 1 % of the documents if
@@ -69,7 +72,8 @@ class TextSettings:
 
     lowercase: bool = True
     token_pattern: str = r"(?u)[^\W\d_]{3,}"
-    stop_words: str | Path | Sequence[str] | None = "english"
+    language: str | None = None
+    stop_words: str | Path | Sequence[str] | None = "auto"
     ngrams: Annotated[int, Limit(_is_phrase, f"a whole number from 1 to {MOST_WORDS}")] = 1
     min_df: NumberOrShare | None = None
     max_df: NumberOrShare = 0.5
@@ -115,9 +119,18 @@ def corpus_from_texts(
     if vocabulary is not None:
         longest = 1 + max((word.count(" ") for word in vocabulary), default=0)
         settings = dataclasses.replace(settings, ngrams=max(settings.ngrams, longest))
-    analyze = analyzer(settings)
     corpus = CorpusBuilder(folder)
     corpus.notes = notes or corpus.notes
+    first, documents = first_texts(documents)
+    if settings.token_pattern == DEFAULT_SETTINGS.token_pattern:
+        check_spaces(first, where, corpus.notes)
+    if settings.language is not None and settings.stop_words != "auto":
+        raise fail("language", "stop_words left as they are", repr(settings.stop_words), "set one of the two")
+    if settings.stop_words == "auto":
+        corpus.language = settings.language or found_language(first, corpus.notes)
+        words = {*stop_words_in(corpus.language)} - {*(vocabulary or ())}
+        settings = dataclasses.replace(settings, stop_words=sorted(words))
+    analyze = analyzer(settings)
     with contextlib.nullcontext() if folder is None else working_folder("counting-", folder) as scratch:
         counting = CorpusBuilder(None if scratch is None else Path(scratch))
         words = _count(documents, analyze, counting, corpus, where)
@@ -212,25 +225,16 @@ def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float,
     return low, max(high * num_documents, SMALL_COLLECTION) if isinstance(high, float) else high
 
 
-# Beginnings and ends of "don't", "we've", ..., which the apostrophe divides, that scikit-learn's list lacks.
-CONTRACTIONS = (
-    *("ain", "aren", "couldn", "didn", "doesn", "don", "hadn", "hasn", "haven", "isn", "mustn", "needn", "shan"),
-    *("shouldn", "wasn", "weren", "wouldn", "ll", "ve"),
-)
-
-
 def stop_words_of(stop_words: str | Path | Sequence[str] | None) -> tuple[str, ...]:
     """The stop words that a setting names (`TextSettings.stop_words`); DataError where it is neither a language nor a
-    file, or a file without words. Lists of languages but English are those of the package stop-words.
+    file, or a file without words.
 
     >>> "und" in stop_words_of("german"), stop_words_of(["the"]), stop_words_of(None)
     (True, ('the',), ())
     """
-    if stop_words == "english":
-        return (*require_extra("sklearn.feature_extraction.text").ENGLISH_STOP_WORDS, *CONTRACTIONS)
     if isinstance(stop_words, str | Path):
         path = Path(stop_words).expanduser()
-        return _in_file(path) if path.is_file() else _of_language(str(stop_words))
+        return _in_file(path) if path.is_file() else stop_words_in(str(stop_words), "stop_words")
     return tuple(stop_words or ())
 
 
@@ -243,12 +247,3 @@ def _in_file(path: Path) -> tuple[str, ...]:
     if not words:
         raise fail(f"stop_words: {path}", "a word on each line", "an empty file", "write the words, or pass None")
     return words
-
-
-def _of_language(name: str) -> tuple[str, ...]:
-    package = require_extra("stop_words")
-    if name not in package.AVAILABLE_LANGUAGES:
-        known = ", ".join(sorted({"english", *package.AVAILABLE_LANGUAGES}))
-        expected = "a language, a file of words, a list of words or None"
-        raise fail("stop_words", expected, repr(name), f"pass a list of words; known languages: {known}")
-    return tuple(package.get_stop_words(name))
