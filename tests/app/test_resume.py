@@ -14,6 +14,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
+from vijax import files
 from vijax.app.cli import main
 from vijax.app.runs import run
 from vijax.fitting import checkpoint
@@ -83,7 +84,7 @@ def unbroken(config, no_pages):
 
 @pytest.mark.parametrize("survivors", [0, 3])
 def test_a_run_that_died_while_saving_ends_as_if_it_had_not(config, unbroken, survivors, monkeypatch, tmp_path):
-    whole, saved = checkpoint.write_atomically, []
+    whole, saved = files.write_atomically, []
 
     def die(target, write):
         if target.parent.name == "checkpoints":
@@ -95,7 +96,7 @@ def test_a_run_that_died_while_saving_ends_as_if_it_had_not(config, unbroken, su
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "write_atomically", die)
+        patch.setattr(files, "write_atomically", die)
         with pytest.raises(Killed):
             fit(config, out, 20)
     lines = (out / "metrics.jsonl").read_text()
