@@ -171,7 +171,6 @@ def figure_2(problem: Problem, passes: int, search: int, folder: Path) -> dict:
         ends = {rate: run(rate, search, 0)[0][-1] for rate in baseline.rates}
         best = max(ends, key=lambda rate: np.nan_to_num(ends[rate], nan=-np.inf))
         curves[f"{name}, rate {best:g}"] = run(best, passes, 0)
-        show(problem, f"{name}, rate {best:g}", curves[f"{name}, rate {best:g}"])
     draw(problem, curves, folder)
     return {name: {"elbo": elbo, "log_loss": loss} for name, (elbo, loss) in curves.items()}
 
