@@ -22,6 +22,7 @@
 # %%
 import importlib.metadata
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,15 +42,13 @@ if spec is None or spec.origin is None:  # not installed; a folder of that name 
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True)
     importlib.invalidate_caches()
 
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # two devices for the last section
+
 from vijax.xla.device import device_in_use
 
 print(device_in_use())
 
 # %%
-import os
-
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # two devices for the last section
-
 import tempfile
 import time
 

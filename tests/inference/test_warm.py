@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import jaxprs_in_params
 
 import vijax as vi
 from tests.esteps import ESTEPS, GOING_ON
 from vijax.contract.batch import Minibatch
 from vijax.fitting.loader import as_loader
 from vijax.inference.wrappers.beside import Visited, starts, unvisited
+from vijax.xla.lapack import jaxprs_in_params
 
 KEY = jax.random.key(0)
 CORPUS = vi.data.Corpus.from_counts(np.random.default_rng(2).poisson(0.9, (23, 12)))

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jaxlib
 from jax.custom_batching import sequential_vmap
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxtyping import Array
 
 from vijax.xla.chunks import merge_chunks, split_chunks
@@ -106,6 +106,13 @@ def _all_large(jaxpr: Jaxpr) -> Iterator[bool]:
         yield _is_large(equation)
         for inner in jaxprs_in_params(equation.params):
             yield from _all_large(inner)
+
+
+def jaxprs_in_params(params: Mapping[str, Any]) -> Iterator[Jaxpr]:
+    """The inner programs of an equation (`jax.extend.core` has this function from jax 0.8 on only)."""
+    for x in jax.tree.leaves(list(params.values()), is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr)):
+        if isinstance(x, Jaxpr | ClosedJaxpr):
+            yield x.jaxpr if isinstance(x, ClosedJaxpr) else x
 
 
 # --- the program without them ----------------------------------------------------------------------------------------
