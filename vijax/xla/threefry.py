@@ -11,19 +11,14 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, UInt32
+
+Words = Any  # arrays of uint32, of JAX or of NumPy
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
 
-def threefry2x32(
-    key0: UInt32[Array, ""],
-    key1: UInt32[Array, ""],
-    x0: UInt32[Array, "*shape"],
-    x1: UInt32[Array, "*shape"],
-    xp: Any = jnp,
-) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
+def threefry2x32(key0: Words, key1: Words, x0: Words, x1: Words, xp: Any = jnp) -> tuple[Words, Words]:
     """Two random words for each counter (x0, x1) under the key (key0, key1); `xp` is the module that computes them."""
     keys = (key0, key1, key0 ^ key1 ^ xp.uint32(_PARITY))
     x0, x1 = x0 + keys[0], x1 + keys[1]
@@ -36,5 +31,5 @@ def threefry2x32(
     return x0, x1
 
 
-def _rotate_left(x: UInt32[Array, "*shape"], by: int) -> UInt32[Array, "*shape"]:
+def _rotate_left(x: Words, by: int) -> Words:
     return (x << np.uint32(by)) | (x >> np.uint32(32 - by))
