@@ -285,13 +285,13 @@ def _sit(
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
     shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)
-    found, warned = quality(
+    remarks, warned = quality(
         Seen(result, data, config.model, score_key),
         recorder.latest_score,
         metrics.read_curves(folder / "metrics.jsonl"),
         shown,
     )
-    shown += found
+    shown += remarks
     for warning in warned:
         say(f"Warning: {warning}")
     if listing.source.excerpts is not None and not config.page.excerpts:
