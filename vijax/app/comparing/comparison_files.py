@@ -98,6 +98,18 @@ def table(found: Comparison) -> blocks.Table:
     return blocks.Table(title, header, [row(run) for run in found.runs], note(found))
 
 
+def _edge(found: Comparison) -> str:
+    """A remark where the best of numbers that a setting had is the least or the largest of them."""
+    values = [run.values[0] for run in found.runs if len(run.values) == 1]
+    if len(values) < max(3, len(found.runs)) or not all(type(value) in (int, float) for value in values):
+        return ""
+    best = values[found.best]
+    if best not in (min(values), max(values)):
+        return ""
+    which, further = ("largest", "larger") if best == max(values) else ("smallest", "smaller")
+    return f"It has the {which} {found.keys[0]} that was tried, {best:g}: try {further} ones too. "
+
+
 def note(found: Comparison) -> str:
     """The meaning of the columns, and the conclusions."""
     best = found.runs[found.best]
@@ -109,7 +121,7 @@ def note(found: Comparison) -> str:
             "errors are known."
         )
     close = [found.runs[i].folder.name for i in found.as_good if i != found.best]
-    said = f"The best is {best.folder.name}, {best.score}; higher is better. "
+    said = f"The best is {best.folder.name}, {best.score}; higher is better. {_edge(found)}"
     said += "behind: how much worse a run is, with the standard error of this difference, which is paired by unit. "
     if close:
         return said + f"Not clearly worse (by no more than two such errors): {', '.join(close)}."

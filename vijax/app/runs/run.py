@@ -31,6 +31,7 @@ from vijax.app.page.pages import write_pages
 from vijax.app.progress import Printer, announced, say_to_stderr
 from vijax.app.runs.at_once import as_kept, fitted, keep_stage, keeper, read_stage
 from vijax.app.runs.claim import claimed, locked, unwritable
+from vijax.app.runs.quality import quality
 from vijax.app.runs.recorder import Recorder
 from vijax.app.runs.results import forget_results, write_results
 from vijax.app.runs.run_end import forget_end, what_is_saved, whole_end_of, write_end
@@ -284,6 +285,15 @@ def _sit(
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
     shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)
+    remarks, warned = quality(
+        Seen(result, data, config.model, score_key),
+        recorder.latest_score,
+        metrics.read_curves(folder / "metrics.jsonl"),
+        shown,
+    )
+    shown += remarks
+    for warning in warned:
+        say(f"Warning: {warning}")
     if listing.source.excerpts is not None and not config.page.excerpts:
         shown = without_excerpts(shown)
     try:

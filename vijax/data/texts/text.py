@@ -128,8 +128,8 @@ def corpus_from_texts(
         raise fail("language", "stop_words left as they are", repr(settings.stop_words), "set one of the two")
     if settings.stop_words == "auto":
         corpus.language = settings.language or found_language(first, corpus.notes)
-        words = {*stop_words_in(corpus.language)} - {*(vocabulary or ())}
-        settings = dataclasses.replace(settings, stop_words=sorted(words))
+        stop = {*stop_words_in(corpus.language)} - {*(vocabulary or ())}
+        settings = dataclasses.replace(settings, stop_words=sorted(stop))
     analyze = analyzer(settings)
     with contextlib.nullcontext() if folder is None else working_folder("counting-", folder) as scratch:
         counting = CorpusBuilder(None if scratch is None else Path(scratch))

@@ -1,0 +1,104 @@
+"""Remarks on how good a fit is: data without structure, scores that fall, topics that repeat, sweeps that end at an
+edge."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from vijax.app.comparing.comparison import Compared, Comparison
+from vijax.app.comparing.comparison_files import note
+from vijax.app.kinds.listing import Data
+from vijax.app.page import blocks
+from vijax.app.rows.by_row import RowScore
+from vijax.app.runs.quality import plain_of, quality
+from vijax.data import Corpus
+from vijax.data.tables.table import Table
+from vijax.evaluate import Score
+from vijax.evaluate.metrics import Curves
+
+NONE = np.zeros(0)
+QUIET = Curves(NONE, NONE, NONE, NONE, NONE)
+
+
+def seen(train, test):
+    return SimpleNamespace(data=Data(train, test))
+
+
+def documents(seed):
+    return Corpus.from_counts(np.random.default_rng(seed).poisson(2.0, (40, 12)))
+
+
+def test_random_words_give_a_remark():
+    """A model that is as good as the frequencies of words, and one that is worse."""
+    train, test = documents(0), documents(1)
+    plain = plain_of(seen(train, test), Score.of(np.zeros(40), test.tokens // 2)).score
+    frequencies = np.log(train.word_counts() / train.num_tokens)
+    wanted = (test.to_scipy() @ frequencies) / test.tokens * (test.tokens // 2)
+    np.testing.assert_allclose(plain.log_probs, wanted)
+    noise = np.random.default_rng(2).normal(0, 0.1, 40)
+    for shift, how in ((0.0, "no better"), (-1.0, "worse")):
+        score = Score.of(plain.log_probs + noise + shift * plain.num_tokens, plain.num_tokens)
+        (block,), (warning,) = quality(seen(train, test), score, QUIET, [])
+        assert f"predicts held-out data {how} than the frequencies of words alone (unigram)" in warning
+        assert warning in block.note
+    better = Score.of(plain.log_probs + 0.5 * plain.num_tokens + noise, plain.num_tokens)
+    (block,), warnings = quality(seen(train, test), better, QUIET, [])
+    assert warnings == []
+    assert block.header == ["held-out score", "nats per word"]
+    np.testing.assert_allclose([row[1] for row in block.rows], [better.mean, plain.mean, 0.5], atol=0.01)
+    assert "better than the frequencies of words alone (unigram) by 0.5" in block.note
+
+
+def test_the_plain_alternative_of_each_kind_of_table():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    score = RowScore.of(np.zeros(10), "row")
+    train, test = Table(("a", "b"), x[:20]), Table(("a", "b"), x[20:])
+    wanted = stats.norm.logpdf(x[20:], x[:20].mean(axis=0), x[:20].std(axis=0)).sum(axis=1)
+    np.testing.assert_allclose(plain_of(seen(train, test), score).score.parts[0], wanted)
+    scaled = train.standardised()
+    found = plain_of(seen(scaled, test.standardised(scaled.scaling)), score)
+    np.testing.assert_allclose(found.score.parts[0], wanted)
+    with_y = [Table(("a",), x[part, :1], "y", y[part]) for part in (slice(20), slice(20, None))]
+    found = plain_of(seen(*with_y), score)
+    assert found.name == "the mean of the target"
+    np.testing.assert_allclose(found.score.mean, stats.norm.logpdf(y[20:], y[:20].mean(), y[:20].std()).mean())
+    classes = [
+        Table(("a",), x[part, :1], "y", np.sign(y[part]), ("no", "yes")) for part in (slice(20), slice(20, None))
+    ]
+    chance = ((y[:20] > 0).sum() + 0.5) / 21
+    wanted = np.where(y[20:] > 0, np.log(chance), np.log(1 - chance)).mean()
+    np.testing.assert_allclose(plain_of(seen(*classes), score).score.mean, wanted)
+    held = np.where(rng.random((10, 2)) < 0.3, x[20:], np.nan)
+    entries = RowScore.of(np.zeros(int(np.isfinite(held).sum())), "entry")
+    assert plain_of(seen(train, Table(("a", "b"), held)), entries).score.number == entries.number
+    groups = RowScore.of(np.zeros(2), "step", sizes=[5, 5])
+    assert plain_of(seen(train, test), groups) is None
+
+
+def test_a_score_that_fell_is_said_and_one_within_its_error_is_not():
+    curves = lambda last: Curves(NONE, NONE, np.array([1.0, 5.0]), np.array([-7.639, last]), np.array([0.01, 0.01]))
+    _, warnings = quality(seen(None, None), None, curves(-7.666), [])
+    assert "fell during the run, from -7.639 after 1 passes to -7.666" in warnings[0]
+    assert "fit.num_epochs" in warnings[0]
+    assert quality(seen(None, None), None, curves(-7.64), []) == ([], [])
+
+
+def test_topics_that_repeat_are_counted():
+    distances = np.array([[0.0, 0.05, 0.9], [0.05, 0.0, 0.9], [0.9, 0.9, 0.0]])
+    shown = [blocks.Topics("3 topics", [None] * 3, distances)]
+    (block,), warnings = quality(seen(None, None), None, QUIET, shown)
+    assert block.rows == [warnings]
+    assert warnings[0].startswith("2 of 3 topics are nearly the same as another one.")
+
+
+@pytest.mark.parametrize(("best", "words"), [(2, "the largest model.num_topics"), (0, "the smallest"), (1, "")])
+def test_a_sweep_whose_best_is_at_its_edge_says_so(best, words):
+    score = RowScore.of([-1.0, -2.0], "row")
+    runs = tuple(Compared(Path(f"k{k}"), (k,), score, None, None, "") for k in (5, 10, 20))
+    said = note(Comparison(("model.num_topics",), runs, best))
+    assert words in said
+    assert ("that was tried" in said) == bool(words)

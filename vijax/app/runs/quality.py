@@ -1,0 +1,135 @@
+"""Remarks on how good a fit is: its held-out score beside that of a plain alternative, its course, its topics."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vijax.app.kinds.listing import Seen
+from vijax.app.page import blocks
+from vijax.app.rows.by_row import RowScore
+from vijax.app.settings.units import units_of
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.tables.graph import Graph
+from vijax.evaluate import Score, paired_difference, unigram_score
+from vijax.evaluate.metrics import Curves
+
+SAME = 0.2
+"""Jensen-Shannon distance below which two topics are called the same."""
+TITLE = "Is it any good?"
+
+
+class Plain(NamedTuple):
+    """A plain alternative to a model: its name, and its score of the same held-out data."""
+
+    name: str
+    score: Any
+
+
+def plain_of(seen: Seen, score: Any) -> Plain | None:
+    """The plain alternative to the model of a fit; None where there is none for its data."""
+    train, test = seen.data.train, seen.data.test
+    if isinstance(train, Corpus):
+        return _of_words(train, test, score)
+    if not isinstance(score, RowScore) or len(score.parts[0]) != score.number:
+        return None  # of sequences and groups
+    if isinstance(train, Graph):
+        rows, columns = np.nonzero(test.pairs)
+        y = test.x[rows, columns]
+        name = "the share of linked pairs" if y.max() <= 1 else "the mean count of all pairs"
+        return Plain(name, RowScore.of(_log_density(train.x[train.pairs], y), score.per))
+    if train.y is not None:
+        if len(test.y) != score.number:
+            return None
+        name = "the share of each class" if train.classes else "the mean of the target"
+        known, y = (train.y > 0, test.y > 0) if train.classes else (train.y, test.y)
+        return Plain(name, RowScore.of(_log_density(known.astype(float), y.astype(float)), score.per))
+    logs = np.stack([_log_density(known, x) for known, x in zip(_in_units(train).T, _in_units(test).T, strict=True)], 1)
+    if score.per == "entry":
+        return Plain("the mean of each column", RowScore.of(logs[np.isfinite(test.x)], "entry"))
+    if len(logs) != score.number:
+        return None
+    return Plain("each column by itself, as one component has it", RowScore.of(np.nansum(logs, axis=1), score.per))
+
+
+def _of_words(train: Corpus, test: Corpus, score: Any) -> Plain | None:
+    name = "the frequencies of words alone (unigram)"
+    found = unigram_score(train, test)
+    if isinstance(score, Score):
+        # Of halves that were drawn at random, each is expected to have the mean of its document.
+        per_word = np.zeros(test.num_documents)
+        per_word[found.rows] = found.log_probs / found.num_tokens
+        return Plain(name, Score.of(per_word[score.rows] * score.num_tokens, score.num_tokens))
+    return Plain(name, found) if np.array_equal(found.parts[1], score.parts[1]) else None
+
+
+def _in_units(table: Any) -> np.ndarray:
+    return np.asarray(units_of(table).points(table.x), float)
+
+
+def _log_density(known: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Log density of x under the Bernoulli, Poisson or normal law that known numbers have; NaN where x is missing."""
+    from scipy import stats  # slow to import
+
+    known = known[np.isfinite(known)]
+    mean = known.mean()
+    if np.isin(known, (0.0, 1.0)).all():
+        chance = (known.sum() + 0.5) / (len(known) + 1)
+        return np.where(x > 0, np.log(chance), np.log1p(-chance)) + 0 * x
+    deviation = max(known.std(), 1e-12)
+    counts = (known >= 0).all() and (known == np.floor(known)).all()
+    if counts and deviation < max(3.0, 2 * np.sqrt(mean)):  # others are far wider than a Poisson law
+        return stats.poisson.logpmf(x, mean)
+    return stats.norm.logpdf(x, mean, deviation)
+
+
+# --- remarks ---------------------------------------------------------------------------------------------------------
+def quality(seen: Seen, score: Any, curves: Curves, shown: list[Any]) -> tuple[list[blocks.Block], list[str]]:
+    """A block for the page, and warnings to say: a fit no better than the plain alternative, a score that fell, topics
+    that repeat."""
+    warnings = [*_fell(curves), *_repeated(shown)]
+    plain = None if score is None or not np.isfinite(score.mean) else plain_of(seen, score)
+    if plain is None:
+        return ([blocks.Table(TITLE, ["remark"], [[warning] for warning in warnings])] if warnings else []), warnings
+    unit = "nats" + str(score).partition(" nats")[2].partition(" (")[0]
+    better = paired_difference(score, plain.score)
+    said = f"{abs(better.mean):.3f} ± {better.standard_error:.3f} {unit}"
+    if not better.mean > 2 * better.standard_error:
+        how = "no better" if better.mean >= -2 * better.standard_error else "worse"
+        warnings = [
+            f"The model predicts held-out data {how} than {plain.name}: the difference is {said}. What it finds may be "
+            "chance: try a smaller model, more passes or more data, or take it that the data have no such structure.",
+            *warnings,
+        ]
+    note = " ".join(warnings) or f"The model is better than {plain.name} by {said}."
+    rows = [["this model", score.mean], [plain.name, plain.score.mean], ["difference", better.mean]]
+    return [blocks.Table(TITLE, ["held-out score", unit], rows, note)], warnings
+
+
+def _fell(curves: Curves) -> list[str]:
+    scores = curves.held_out_score
+    if len(scores) < 2 or not np.isfinite(scores).all():
+        return []
+    best, error = int(np.argmax(scores)), float(curves.held_out_error[-1])
+    if not scores[best] - scores[-1] > error:
+        return []
+    return [
+        f"The held-out score fell during the run, from {scores[best]:.3f} after {curves.held_out_epoch[best]:.3g} "
+        f"passes to {scores[-1]:.3f}: the fit learns what is of the training data alone. Try fewer passes "
+        "(fit.num_epochs), a smaller model, or more data."
+    ]
+
+
+def _repeated(shown: list[Any]) -> list[str]:
+    said = []
+    for block in shown:
+        if isinstance(block, blocks.Topics) and len(block.topics) > 1:
+            distances = np.asarray(block.distances) + np.eye(len(block.distances))
+            same = int((distances.min(axis=1) < SAME).sum())
+            if same:
+                said.append(
+                    f"{same} of {len(block.topics)} topics are nearly the same as another one. Try fewer: "
+                    "model.num_topics."
+                )
+    return said
