@@ -61,6 +61,7 @@ SMALL = vi.step_size.constant(0.3)
 UPDATES = {
     "kl": (vi.update.kl(), {}),
     "within": (vi.update.within(0.5), {}),
+    "floored": (vi.update.floored(), {}),
     "mirror": (vi.update.mirror(), {"step_size": SMALL}),
     "symmetric_kl": (vi.update.symmetric_kl(), {"step_size": SMALL}),
     "proximal": (vi.update.proximal(vi.update.kl.solve), {"step_size": SMALL}),

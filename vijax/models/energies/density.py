@@ -100,6 +100,11 @@ class LogDensity(FreeVariables):
         return self.log_lik is not None
 
     @property
+    def has_groups(self) -> bool:
+        """True where the likelihood is a sum over groups of the data."""
+        return self.reads_data and not self.is_whole
+
+    @property
     def start_sd(self) -> float:
         """Standard deviations with which q begins."""
         return self.start * START_SD
@@ -308,7 +313,7 @@ def _model_of(density: LogDensity, generative: Generative | None) -> Model:
         near = density.start
         return at(jax.random.uniform(key, (dim,), dtype, -near, near), density.start_sd)
 
-    has_groups = density.reads_data and not density.is_whole
+    in_groups = density.has_groups
     return Model(
         hyper={"frame": _no_frame(density.guide, dim, density.num_directions)} if density.is_framed else {},
         prior=lambda hyper: at(on_device(np.zeros(dim, dtype)), 1.0),
@@ -318,7 +323,9 @@ def _model_of(density: LogDensity, generative: Generative | None) -> Model:
         global_elbo=global_elbo,
         free=density,
         form=DataForm(lambda data: _check_data(density, data), one_group=density.is_whole),
-        queries=answers(generative, score=functools.partial(predictive_density, density) if has_groups else None),
+        queries=answers(
+            generative, score=functools.partial(predictive_density, density) if density.has_groups else None
+        ),
     )
 
 
