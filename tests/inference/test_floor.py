@@ -68,6 +68,16 @@ def test_floor_is_a_share_of_the_average_covariance_and_the_maximum_clips_eigenv
     assert np.array_equal(precision[0], old[0])
 
 
+def test_floor_holds_in_each_of_several_restarts():
+    data = np.concatenate([two_clusters(), np.full((12, 2), 15.0)]).astype(np.float32)
+    model = vi.models.mixture(vi.models.emission.full_gaussian(3, 2))
+    fit = vi.fit(vi.em(model), data, key=jax.random.key(0), num_steps=20, restarts=3)
+    found = np.linalg.inv(np.asarray(fit.posterior["components"].mode().precision, np.float64))
+    floor = np.asarray(fit.state.memory["components"], np.float64)
+    least = np.linalg.eigvals(np.linalg.solve(floor, found)).real.min()
+    assert least == pytest.approx(1.0, abs=0.02)
+
+
 def test_one_component_and_other_families_have_no_floor():
     one = vi.models.emission.diagonal_gaussian(1, 2).prior
     tied = vi.models.emission.tied_gaussian(3, 2).prior

@@ -197,16 +197,6 @@ def nearest_labels(
     return jax.lax.while_loop(unsettled, lloyd, start)[1]
 
 
-def squares_within(
-    points: Float[Array, "N D"], weights: Float[Array, " N"], labels: Int[Array, " N"], num_classes: int
-) -> Float[Array, ""]:
-    """The sum of squared distances from the mean of each point's class."""
-    points = points - weights @ points / jnp.sum(weights)
-    members = jax.nn.one_hot(labels, num_classes, dtype=points.dtype) * weights[:, None]
-    means = members.T @ points / jnp.maximum(jnp.sum(members, 0), 1)[:, None]
-    return weights @ jnp.sum((points - means[labels]) ** 2, 1)
-
-
 def _seeds(
     key: PRNGKeyArray, points: Float[Array, "N D"], weights: Float[Array, " N"], num_classes: int
 ) -> Float[Array, "K D"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, UInt32
@@ -35,9 +37,10 @@ def of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""
 
 def _words(key: UInt32[np.ndarray, 2], count: int) -> tuple[np.ndarray, np.ndarray]:
     """Two words for each of the counters 0, 1, ..."""
-    counters = np.arange(count, dtype=np.uint32)
+    counters: Any = np.arange(count, dtype=np.uint32)
     with np.errstate(over="ignore"):
-        return threefry2x32(key[0], key[1], np.zeros_like(counters), counters, np)
+        words: Any = threefry2x32(key[0], key[1], np.zeros_like(counters), counters, np)
+    return words
 
 
 def _split(key: UInt32[np.ndarray, 2], count: int) -> UInt32[np.ndarray, "count 2"]:

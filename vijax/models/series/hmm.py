@@ -103,22 +103,15 @@ def hmm(
 
 
 @by_value
-def states_by_kmeans(num_states: int, num_iters: int = 100, tries: int = 4) -> starts.Init:
-    """The start: each step in the state of the nearest centre, by k-means++ on the observations of all sequences; the
-    best of some tries, which leaves the least squared distance."""
+def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
+    """The start: each step in the state of the nearest centre, by k-means++ on the observations of all sequences."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
         points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
         weights = mask.reshape(-1).astype(points.dtype)
-
-        def one(key: PRNGKeyArray) -> tuple[Array, Array]:
-            labels = starts.nearest_labels(key, points, weights, num_states, num_iters)
-            return labels, starts.squares_within(points, weights, labels, num_states)
-
-        labels, left = jax.lax.map(one, jax.random.split(key, tries))
-        labels = labels[jnp.argmin(left)].reshape(mask.shape)
+        labels = starts.nearest_labels(key, points, weights, num_states, num_iters).reshape(mask.shape)
         stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, points.dtype))(labels, mask)
         return context.implied_by({"z": MarkovChainStats(*stats)})
 
