@@ -57,7 +57,12 @@ class positive_definite(Constraint):
 
 def _with_diagonal(matrix: Array, diagonal: Array) -> Float[Array, "*batch D D"]:
     """Lower triangles with their diagonals replaced."""
-    return jnp.tril(matrix, -1) + diagonal[..., None] * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+    return jnp.tril(matrix, -1) + diagonal[..., None] * _unit_like(matrix)
+
+
+def _unit_like(x: Array) -> Array:
+    """The identity matrix, with an axis of size 1 for each batch axis of a stack of matrices."""
+    return jnp.eye(x.shape[-1], dtype=x.dtype)[(None,) * (x.ndim - 2)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +87,7 @@ class correlation_cholesky(Constraint):
     def point(self, free: Float[Array, "*batch D*(D-1)/2"]) -> Float[Array, "*batch D D"]:
         """Rows of the coordinates and a one, divided by their length."""
         rows = fill(free, False)
-        rows = rows + jnp.eye(rows.shape[-1], dtype=rows.dtype)
+        rows = rows + _unit_like(rows)
         return rows / jnp.linalg.norm(rows, axis=-1, keepdims=True)
 
     def log_det(self, free: Float[Array, "*batch D*(D-1)/2"]) -> Float[Array, ""]:

@@ -181,7 +181,7 @@ def nearest_labels(
 ) -> Int[Array, " N"]:
     """Labels of the nearest centre after k-means++ seeding and at most `num_iters` rounds of Lloyd's algorithm."""
     # About their mean, where distances by norms and products lose no digits.
-    points = points - weights @ points / jnp.sum(weights)
+    points = points - (weights @ points / jnp.sum(weights))[None]
     seeds = _seeds(key, points, weights, num_classes)
 
     def lloyd(carry: tuple) -> tuple:
@@ -211,17 +211,17 @@ def _seeds(
     def seed(k: Int[Array, ""], carry: tuple) -> tuple:
         centres, distances = carry
         drawn = jax.random.categorical(keys[k], jnp.log(distances * weights), shape=(trials,))
-        squares = norms[drawn][:, None] + norms - 2 * points[drawn] @ points.T
-        left = jnp.minimum(distances, jnp.maximum(squares, 0.0) + tiny)
+        squares = norms[drawn][:, None] + norms[None] - 2 * points[drawn] @ points.T
+        left = jnp.minimum(distances[None], jnp.maximum(squares, 0.0) + tiny)
         best = jnp.argmin(left @ weights)
         return centres.at[k].set(points[drawn[best]]), left[best]
 
-    return jax.lax.fori_loop(1, num_classes, seed, (centres, jnp.sum((points - first) ** 2, 1) + tiny))[0]
+    return jax.lax.fori_loop(1, num_classes, seed, (centres, jnp.sum((points - first[None]) ** 2, 1) + tiny))[0]
 
 
 def _closest(points: Float[Array, "N D"], centres: Float[Array, "K D"]) -> Int[Array, " N"]:
     """argmin_k |x - c_k|^2, the norm of x left out."""
-    return jnp.argmin(jnp.sum(centres**2, 1) - 2 * points @ centres.T, axis=1)
+    return jnp.argmin(jnp.sum(centres**2, 1)[None] - 2 * points @ centres.T, axis=1)
 
 
 def _the_class(context: Context) -> tuple[str, Categorical]:

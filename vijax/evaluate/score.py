@@ -282,7 +282,7 @@ def log_predictive_density(
 def _mixed(
     predictive: Any, emission: Any, parts: tuple[Family | Point, ...], weights: Array, data: Array
 ) -> Float[Array, " N"]:
-    return jax.nn.logsumexp(jnp.log(weights) + predictive(emission, parts, data), axis=-1)
+    return jax.nn.logsumexp(jnp.log(weights)[None] + predictive(emission, parts, data), axis=-1)
 
 
 def _predictive(emission: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:

@@ -32,10 +32,26 @@ F = TypeVar("F", bound="Family")
 Statistics = Any
 """A family's own NamedTuple of statistics (of a `Product`, a dictionary of them)."""
 
+OF_VALUES = {"dot", "log_prob", "log_prob_of_stats", "log_base_measure", "energy_term", "sample", "sample_stats"}
+"""Methods of a family whose values may have axes before those of the natural parameters."""
+
+
+def broadcasting(method: Callable) -> Callable:
+    """The method, which broadcasts by NumPy's rules also where jax_numpy_rank_promotion forbids that to the program."""
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with jax.numpy_rank_promotion("allow"):
+            return method(*args, **kwargs)
+
+    return call
+
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def family(cls: type[F]) -> type[F]:
     """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural parameters."""
+    for name in OF_VALUES & set(vars(cls)):
+        setattr(cls, name, broadcasting(vars(cls)[name]))
     return register(dataclasses.dataclass(frozen=True)(cls))
 
 
@@ -181,6 +197,7 @@ class Family(abc.ABC):
         """Any tree with one leaf per natural parameter as sufficient statistics: the inverse of `with_naturals`."""
         return self.Stats(*tree.parameters(leaves))
 
+    @broadcasting
     def dot(self, stats: Statistics) -> Float[Array, "*batch"]:
         """<lambda, stats>, summed over the event axes."""
         return dot_event(self, stats, self.event_ndims)
@@ -202,18 +219,22 @@ class Family(abc.ABC):
         total = lambda naturals: jnp.sum(self.with_naturals(naturals).log_normalizer())
         return self.as_stats(jax.grad(total)(tree.parameters(self)))
 
+    @broadcasting
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Statistics:
         """t(x) of a draw x ~ q; in log space throughout, wherever t is a logarithm."""
         return self.stats(self.sample(key, shape))
 
+    @broadcasting
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x)."""
         return self.log_prob_of_stats(self.stats(x))
 
+    @broadcasting
     def log_prob_of_stats(self, stats: Statistics) -> Float[Array, "*batch"]:
         """log q(x) from t(x), finite wherever t is: logarithms in it are floored at x = 0."""
         return self.dot(stats) + self.log_base_measure(stats) - self.log_normalizer()
 
+    @broadcasting
     def energy_term(self, stats: Statistics) -> Float[Array, "*batch"]:
         """log q(x) - log h(x) = <lambda, t(x)> - A, from statistics of x: the term of a local of this law in an energy
         (`vijax.energy_model`), which leaves out the base measure h.

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.inference.compose import Algorithm, Info, State
-from vijax.inference.stopping import Watch
+from vijax.inference.stopping import UNSEEN, Watch
 from vijax.xla.compiler import kept, quick_jit
 
 WINDOW = 10
@@ -25,7 +25,7 @@ WINDOW = 10
 
 class Many(NamedTuple):
     """States of several runs, stacked along a leading axis, their common step, and the objective of each at the last
-    steps, latest last, by which the best run is chosen, also after a resume."""
+    steps, latest last and +inf before, by which the best run is chosen, also after a resume."""
 
     states: State
     step: Int[Array, ""]
@@ -65,7 +65,7 @@ def _inits(one: weakref.ref[Callable], restarts: int) -> Callable[..., Many]:
     def init(key: PRNGKeyArray, batch: Any = None, hyper: Any = None) -> Many:
         alone: Any = one()
         states = jax.vmap(lambda k: alone(k, batch, hyper))(jax.random.split(key, restarts))
-        return Many(states, jnp.zeros((), jnp.int32), jnp.full((restarts, WINDOW), jnp.nan))
+        return Many(states, jnp.zeros((), jnp.int32), jnp.full((restarts, WINDOW), UNSEEN))
 
     return init
 

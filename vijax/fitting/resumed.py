@@ -29,6 +29,7 @@ from vijax.fitting.status import ForgottenWarning
 from vijax.inference.bound import in_context
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.spec import Spec
+from vijax.inference.stopping import UNSEEN
 from vijax.inference.wrappers.sized import takes_all
 from vijax.inference.wrappers.wrapper import Wrapper
 from vijax.tree import on_device
@@ -100,9 +101,9 @@ def _marked(state: Any, mark: np.ndarray) -> Any:
 
 def _unjudged(state: Any) -> Any:
     """The state without objectives of other data, which decide on convergence and the best of several runs."""
-    state = state._replace(recent=jnp.full_like(state.recent, jnp.nan)) if isinstance(state, Many) else state
+    state = state._replace(recent=jnp.full_like(state.recent, UNSEEN)) if isinstance(state, Many) else state
     none = lambda runs: runs.watch._replace(window=jnp.zeros_like(runs.watch.window))  # which begins it anew
-    return in_runs(state, lambda r: r._replace(checked=jnp.full_like(r.checked, jnp.nan), watch=none(r)))
+    return in_runs(state, lambda r: r._replace(checked=jnp.full_like(r.checked, UNSEEN), watch=none(r)))
 
 
 # --- messages of parts, locals of rows ----------------------------------------------------------------------------

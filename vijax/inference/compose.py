@@ -33,7 +33,7 @@ from vijax.inference.move import Moved, move
 from vijax.inference.spec import Blocks, Spec, StepSize
 from vijax.inference.state import Info, Result, State, check_state
 from vijax.inference.step_size import Ramp, backtracking, by_share, check_schedule, no_ramp
-from vijax.inference.stopping import watch
+from vijax.inference.stopping import UNSEEN, watch
 from vijax.inference.update import Update
 from vijax.inference.update.descend import ADAM
 from vijax.xla import by_value, ordering
@@ -233,7 +233,7 @@ class _Init(_OfChoices):
             step=jnp.zeros((), jnp.int32),
             bad_steps=jnp.zeros((), jnp.int32),
             num_skipped=jnp.zeros((), jnp.int32),
-            checked=jnp.full(3, jnp.nan, dtype),
+            checked=jnp.full(3, UNSEEN, dtype),
             watch=watch(dtype=dtype),
             data=jnp.zeros(4, jnp.uint32),
             beside={},
@@ -258,7 +258,7 @@ class _Step(_OfChoices):
             theta_grad = gradient_through_context(spec, key, state, batch, theta)
         else:
             theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
-        hyper, opt_state, too_far = ascend(spec, spec.optimizer or ADAM, theta_grad, theta, state)
+        hyper, opt_state, too_far = ascend(spec, theta_grad, theta, state)
         if spec.learn:  # the posterior follows a prior that changed
             moved = moved._replace(posterior=in_context(spec.model, hyper, moved.posterior))
         non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))

@@ -117,7 +117,8 @@ class low_rank(Guide):
         """See `Guide`; the columns of U are cosines of a tenth of this size, because at zero they would not move."""
         remedy = "Use vijax.guides.full_rank()."
         require(self.rank <= mean.size, "rank", f"at most {mean.size}, the coordinates", self.rank, remedy)
-        phases = jnp.pi * (jnp.arange(mean.size)[:, None] + 0.5) * (jnp.arange(self.rank) + 1) / mean.size
+        place, wave = jnp.arange(mean.size, dtype=float)[:, None], jnp.arange(1.0, self.rank + 1)[None]
+        phases = jnp.pi * (place + 0.5) * wave / mean.size
         factor = 0.1 * sd / self.rank**0.5 * jnp.cos(phases).astype(mean.dtype)
         return LowRankNormal(mean, jnp.full_like(mean, jnp.log(sd)), factor)
 
@@ -220,12 +221,12 @@ class mixture(Guide):
     def at(self, mean: Float[Array, " D"], sd: float) -> NormalMixture:
         """See `Guide`: half of the variance is between the components."""
         places = quasi.fixed_normals(self.components, mean.size, mean.dtype)
-        places = places - jnp.mean(places, 0)
+        places = places - jnp.mean(places, 0)[None]
         share = 0.5 if self.components > 1 else 0.0
-        places = sd * share**0.5 * places / jnp.maximum(jnp.std(places, 0), 1e-6)
+        places = sd * share**0.5 * places / jnp.maximum(jnp.std(places, 0), 1e-6)[None]
         scale = jnp.log(sd * (1 - share) ** 0.5) * jnp.eye(mean.size, dtype=mean.dtype)
         each = jnp.broadcast_to(scale, (self.components, *scale.shape))
-        return NormalMixture(jnp.zeros(self.components, mean.dtype), mean + places, each)
+        return NormalMixture(jnp.zeros(self.components, mean.dtype), mean[None] + places, each)
 
 
 @checked

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PyTree
 
-from vijax import tree
 from vijax.checks import require
 from vijax.constrain import Constraint, positive
 from vijax.contract.model import Hyper, Model
 from vijax.inference.spec import Spec
 from vijax.inference.state import State
+from vijax.inference.update.descend import ascended
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,13 +82,10 @@ def penalty_of(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""
     return jax.lax.cond(due, lambda: penalty(theta), lambda: state.penalty), theta
 
 
-def ascend(
-    spec: Spec, optimizer: optax.GradientTransformation, ascent: PyTree, theta: PyTree, state: State
-) -> tuple[Hyper, PyTree, Bool[Array, ""]]:
+def ascend(spec: Spec, ascent: PyTree, theta: PyTree, state: State) -> tuple[Hyper, PyTree, Bool[Array, ""]]:
     """One ascent step on the objective in the free coordinates of the points that are learnt; and True where a positive
     point has gone further down than its type has numbers."""
-    updates, opt_state = optimizer.update(tree.scale(-1.0, ascent), state.opt_state, theta)
-    new = optax.apply_updates(theta, updates)
+    new, opt_state = ascended(spec.optimizer, ascent, state.opt_state, theta)
     # A positive point below the smallest number of its type is as far off as one above the largest: not finite.
     leaves = [x for name in new if constraint_of(spec.model, name) == positive() for x in jax.tree.leaves(new[name])]
     too_far = jnp.any(jnp.array([jnp.any(x < jnp.log(jnp.finfo(x.dtype).tiny)) for x in leaves], bool))

@@ -39,7 +39,7 @@ class State(NamedTuple):
       bad_steps: steps skipped in a row.
       num_skipped: steps skipped since step 0.
       checked: the objective at the last three steps that are multiples of `vijax.inference.stopping.CHECK_EVERY`, the
-        latest last; NaN before. `vijax.fit` fills it in.
+        latest last; +inf before. `vijax.fit` fills it in.
       watch: averages of a noisy objective (`vijax.inference.stopping`). `vijax.fit` fills them in where it is to stop
         by them.
       data: mark of the data (`vijax.fitting.fingerprint`), which `vijax.fit` notes; zeros in a loop of your own.

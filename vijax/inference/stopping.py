@@ -44,6 +44,8 @@ FEWEST_STEPS, MOST_STEPS = 10, 200
 CHECK_EVERY = 50
 """Convergence without noise is judged by the objective at steps that are multiples of this: a matter of the step's
 number alone, so that it depends neither on where a run was cut into chunks nor on where it was stopped and resumed."""
+UNSEEN = np.inf
+"""An objective that was not evaluated yet. It is not NaN, which jax_debug_nans would take for a mistake."""
 STUDENT = np.concatenate([np.full(3, np.inf), special.stdtrit(np.arange(1, ROOM - 1), 0.95)]).astype(np.float32)
 """The 95 % quantile for a line through so many points."""
 
@@ -121,7 +123,7 @@ def observed(seen: Watch, objective: Float[Array, ""]) -> Watch:
 
 def _closed(seen: Watch) -> Watch:
     """The watch with the full window among its averages, whose pairs are merged where there is no room for more."""
-    mean = seen.total / seen.steps
+    mean = seen.total / seen.steps.astype(seen.total.dtype)
     means = jnp.where(jnp.arange(ROOM) == seen.filled, mean, seen.means)
     is_all = seen.filled + 1 == ROOM
     pairs = jnp.pad(means.reshape(-1, 2).mean(1), (0, ROOM // 2))
@@ -143,7 +145,7 @@ def _gain(seen: Watch) -> Float[Array, ""]:
     places = jnp.arange(ROOM)
     inside = (places >= seen.filled - half) & (places < seen.filled)
     count = jnp.maximum(half, 3).astype(seen.means.dtype)
-    time = jnp.where(inside, places - (seen.filled - half) - (count - 1) / 2, 0.0)
+    time = jnp.where(inside, (places - (seen.filled - half)).astype(count.dtype) - (count - 1) / 2, 0.0)
     level = jnp.sum(jnp.where(inside, seen.means, 0.0)) / count
     apart = jnp.where(inside, seen.means - level, 0.0)
     spread = jnp.sum(time**2)
@@ -154,7 +156,7 @@ def _gain(seen: Watch) -> Float[Array, ""]:
     like = jnp.where(squares > 0, neighbours / squares, 0.0)
     like = jnp.clip(like + (1 + 4 * jnp.maximum(like, 0.0)) / count, 0.0, 0.9)
     error = jnp.sqrt(squares / (count - 2) / spread * (1 + like) / (1 - like))
-    return count * (slope + jnp.asarray(STUDENT)[half] * error) / jnp.abs(level)
+    return count * (slope + jnp.asarray(STUDENT, count.dtype)[half] * error) / jnp.abs(level)
 
 
 def next_look(steps: int, window: int) -> int:
@@ -173,10 +175,10 @@ def left_of(checked: Float[np.ndarray, "*runs 3"]) -> Float[np.ndarray, "*runs"]
     its last change, or the sum of later changes that shrink as the last one did, if that is more. A change of the last
     digit is none.
 
-    >>> left_of(np.array([[-16.0, -8.0, -4.0], [-9.0, -8.5, -8.0], [-8.0, -8.0, -8.0], [np.nan, -8.0, -7.9]])).tolist()
+    >>> left_of(np.array([[-16.0, -8.0, -4.0], [-9.0, -8.5, -8.0], [-8.0, -8.0, -8.0], [np.inf, -8.0, -7.9]])).tolist()
     [1.0, inf, 0.0, inf]
     """
-    first, before, now = np.moveaxis(np.asarray(checked), -1, 0)
+    first, before, now = np.moveaxis(np.where(np.equal(checked, UNSEEN), np.nan, checked), -1, 0)
     size, scale = np.abs(now - before), np.abs(now)
     earlier = np.abs(before - first)
     shrinks = size < earlier

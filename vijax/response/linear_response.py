@@ -290,7 +290,7 @@ def _expectations(
 
     def mean(eta: Array, noise: Array) -> PyTree:
         center, log_sd = jnp.split(eta, 2)
-        draws = center + jnp.exp(log_sd) * noise
+        draws = center[None] + jnp.exp(log_sd)[None] * noise
         return jax.tree.map(lambda x: jnp.mean(x, 0), jax.vmap(lambda z: of(model.log_density.values_at(z)))(draws))
 
     at = jnp.asarray(point, jnp.result_type(float)), jnp.asarray(noise, jnp.result_type(float))

@@ -97,18 +97,18 @@ def _chosen(
     most: int, may_miss: float, table: Array, totals: Array, words: Array, counts: Array, alpha: Array
 ) -> tuple[Array, Array, Array]:
     """The topics of each document, how many it uses, and how much the others have."""
-    means = table / totals
+    means = table / totals[None]
     shares = means / jnp.maximum(jnp.sum(means, axis=1, keepdims=True), jnp.finfo(means.dtype).tiny)
 
     def some(chunk: tuple[Array, Array]) -> tuple[Array, Array, Array]:
         words, counts = chunk
         rows = shares.at[words].get(mode="promise_in_bounds")
-        weights = alpha + jnp.einsum("dnk,dn->dk", rows, counts, precision="highest")
+        weights = alpha[None] + jnp.einsum("dnk,dn->dk", rows, counts, precision="highest")
         level = jnp.maximum(jnp.einsum("dnk,dk->dn", rows, weights, precision="highest"), 1e-30)
         found = weights * jnp.einsum("dnk,dn->dk", rows, counts / level, precision="highest")
         kept, topics = jax.lax.top_k(found, most)
         sums, total = jnp.cumsum(kept, axis=1), jnp.sum(found, axis=1)
-        wanted = (1 - may_miss) * total if may_miss > 0 else jnp.inf
+        wanted = (1 - may_miss) * total if may_miss > 0 else jnp.full_like(total, jnp.inf)
         used = 1 + jnp.sum(sums[:, :-1] < jnp.expand_dims(wanted, -1), axis=1, dtype=jnp.int32)
         return topics, used, total - jnp.take_along_axis(sums, used[:, None] - 1, axis=1)[:, 0]
 
@@ -167,7 +167,7 @@ def _chunk_bound(
     docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(log_rows), jax.lax.stop_gradient(alpha)
     # A topic that is not used has likelihood zero: its gamma stays alpha, as those of all others are. (What fills up a
     # chunk uses none.)
-    used = (jnp.arange(alpha.size) < jnp.maximum(chunk.used, 1)[:, None])[:, None, :]
+    used = (jnp.arange(alpha.size)[None] < jnp.maximum(chunk.used, 1)[:, None])[:, None, :]
     best = jnp.max(fixed, axis=2, initial=-jnp.inf, where=used)
     likelihood = jnp.where(used, jnp.exp(jnp.clip(fixed - best[:, :, None], LOG_FLOOR, 0.0)), 0.0)
     found = estep.mixed_membership(likelihood, docs.counts, alpha, key, docs.max_tokens)

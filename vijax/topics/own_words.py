@@ -232,7 +232,7 @@ def _pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> Seen:
 def _ids(docs: Documents, chosen: Any, shape: tuple[int, int]) -> Int[Array, ...]:
     """The pairs of each slot and topic that is used, among all of this shape; none of empty slots."""
     ids = jnp.asarray(docs.words)[:, :, None] * shape[1] + chosen.topics[:, None, :]
-    used = jnp.arange(chosen.topics.shape[1]) < chosen.used[:, None]
+    used = jnp.arange(chosen.topics.shape[1])[None] < chosen.used[:, None]
     real = (jnp.asarray(docs.counts) > 0)[:, :, None] & used[:, None, :]
     return jnp.where(real, ids, shape[0] * shape[1])
 

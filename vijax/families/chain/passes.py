@@ -51,7 +51,7 @@ def largest(scores: Array) -> Array:
 def log_sum(scores: Array) -> Array:
     """logsumexp over the first axis, log 0 allowed."""
     top = largest(scores)
-    return top + jnp.log(jnp.sum(jnp.exp(scores - top), 0))
+    return top + jnp.log(jnp.sum(jnp.exp(scores - top[None]), 0))
 
 
 def forward_pass(initial: Array, transition: Array, unary: Array, mask: Array, reduce: Callable = log_sum) -> Forward:
@@ -80,11 +80,11 @@ def backward_pass(transition: Array, forward: Forward, mask: Array) -> tuple[Arr
 
     def back(carry: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Any]:
         (later, counts), (message, predicted, exists, into) = carry, inputs
-        share = message[:, None] + (transition if shared else into) - predicted
+        share = message[:, None] + (transition if shared else into) - predicted[None]
         share = jnp.exp(jnp.where(exists, share, 0.0))  # the entry of a padded step might overflow
         here = jnp.einsum("ij,j->i", share, later, precision="highest")
         here = jnp.where(exists, here / jnp.sum(here), later)  # they sum to one but for rounding
-        pairs = share * jnp.where(exists, later, 0.0)
+        pairs = share * jnp.where(exists, later, 0.0)[None]
         return (here, counts + pairs if shared else counts), (here, None if shared else pairs)
 
     end, zero = jax.nn.softmax(forward.last), jnp.zeros_like(transition if shared else forward.messages[:0])

@@ -168,7 +168,7 @@ def _distinct(universe: int, capacity: int, ids: Int[Array, " n"]) -> tuple[Arra
     marks = jnp.zeros(-(-universe // _BITS) * _BITS, bool)
     marks = marks.at[jnp.where(known, ids, marks.size)].set(True, mode="drop")
     bit = jnp.arange(_BITS, dtype=jnp.uint32)
-    words = jnp.sum(marks.reshape(-1, _BITS).astype(jnp.uint32) << bit, axis=1, dtype=jnp.uint32)
+    words = jnp.sum(marks.reshape(-1, _BITS).astype(jnp.uint32) << bit[None], axis=1, dtype=jnp.uint32)
     counts = jax.lax.population_count(words).astype(jnp.int32)
     before = jnp.cumsum(counts) - counts
     at = jnp.clip(ids, 0, universe - 1)

@@ -95,7 +95,7 @@ class TransposedDirichlet(Family):
 
     def mean(self) -> Float[Array, "v k"]:
         """c / C."""
-        return self.concentration / jnp.sum(self.concentration, axis=0)
+        return self.concentration / jnp.sum(self.concentration, axis=0, keepdims=True)
 
     def in_domain(self) -> Self:
         """c > 0 and finite, componentwise."""
@@ -134,7 +134,7 @@ class DirichletByWord(Family):
     @classmethod
     def of(cls, q: Dirichlet, base: Float[Array, ...]) -> Self:
         """The same law in this form."""
-        entries = (q.concentration - base).T
+        entries = (q.concentration - jnp.atleast_1d(base)[None]).T
         totals = jnp.sum(q.concentration, axis=1)
         return cls(entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype), totals)
 
@@ -310,7 +310,7 @@ def _and_one_more(words: Array, num_words: int) -> Array:
 
 def _with_rest(lam: Array, known: Array, rest: Array) -> Array:
     """The components with padding replaced by equal parts of the rest."""
-    parts = jnp.maximum(jnp.sum(~known), 1)
+    parts = jnp.maximum(jnp.sum(~known), 1).astype(rest.dtype)
     return jnp.where(known[:, None], lam, rest / parts)
 
 
@@ -330,5 +330,5 @@ def _rest_of(base: Array, words: Array, num_words: int) -> Array:
     """eta summed over all words but these."""
     known = words < num_words
     if base.ndim == 0:
-        return base * (num_words - jnp.sum(known))
+        return base * (num_words - jnp.sum(known)).astype(base.dtype)
     return jnp.maximum(jnp.sum(base) - jnp.sum(jnp.where(known, _at(base, words), 0.0)), 0.0)

@@ -166,7 +166,7 @@ def complements(probs: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
 
 def _is_largest(x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
     """True at the first of the largest entries."""
-    return jnp.arange(x.shape[-1]) == jnp.argmax(x, -1, keepdims=True)
+    return jnp.arange(x.shape[-1])[(None,) * (x.ndim - 1)] == jnp.argmax(x, -1, keepdims=True)
 
 
 def relative_entropy_terms(log_p: Float[Array, "*shape"], log_p2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

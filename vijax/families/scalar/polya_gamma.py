@@ -240,6 +240,7 @@ def _between(natural: Float[Array, "*shape"], other: Float[Array, "*shape"]) -> 
     t, w = (jnp.asarray(x, natural.dtype) for x in (0.5 * (1.0 + nodes), 0.5 * weights))
     near = jnp.abs(other - natural) <= 0.5 * math.pi**2 - jnp.maximum(natural, other)
     end = jnp.where(near, other, natural)
+    t, w = (x[(None,) * natural.ndim] for x in (t, w))
     variances = _variance(natural[..., None] + t * (end - natural)[..., None])
     return near, jnp.sum(w * variances, -1), jnp.sum(w * (1.0 - t) * variances, -1)
 

@@ -89,11 +89,12 @@ def _bell(x: Array, natural: Array, b: float, around_pole: bool = False) -> Bell
     width = 1.0 / jnp.sqrt(-2.0 * b * sigma**2 * _tanhc(sigma**2)[1])  # 1 / W^2 = -4 b sigma^2 (log cosh z)'', in z^2
     if around_pole:
         sigma = jnp.where(jnp.abs(sigma - pole) < width, pole + width, sigma)
-    v = width[..., None] * jnp.asarray(_OFFSETS, x.dtype)
+    offsets, shares = (jnp.asarray(at, x.dtype)[(None,) * width.ndim] for at in (_OFFSETS, _WEIGHTS))
+    v = width[..., None] * offsets
     ahead = jax.lax.complex(-(v**2), 2.0 * sigma[..., None] * v)  # zeta^2 - sigma^2
     zeta = jax.lax.complex(jnp.broadcast_to(sigma[..., None], v.shape), v)
     growth = 2.0 * x[..., None] * ahead - b * _log_cosh_ratio(sigma, ahead)
-    weights = jnp.exp(growth) * zeta * jnp.asarray(_WEIGHTS, x.dtype)
+    weights = jnp.exp(growth) * zeta * shares
     past = (sigma - pole) * (sigma + pole)  # of z^2 - c^2 / 4 at the saddle
     level = 2.0 * x * past - b * _log_cosh_over(sigma, past, c) + jnp.log(width * (4.0 / math.pi))
     return Bell(weights, 2.0 * (past[..., None] + ahead), level)

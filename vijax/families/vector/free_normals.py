@@ -175,7 +175,7 @@ class LowRankNormal(ByOptimiser):
         eye = jnp.eye(self.center.size, dtype=self.center.dtype)
         rest, shared = _split(self._scaled(), eye)
         inverse_sd = jnp.exp(-self.log_sd)
-        return (rest @ rest.T + shared @ shared.T) * inverse_sd * inverse_sd[:, None]
+        return (rest @ rest.T + shared @ shared.T) * inverse_sd[None] * inverse_sd[:, None]
 
     def entropy(self) -> Float[Array, ""]:
         """D log(2 pi e) / 2 + log |Sigma| / 2."""

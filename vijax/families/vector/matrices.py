@@ -64,6 +64,11 @@ def outer_statistic(x: Array, y: Array) -> Array:
     return jnp.einsum("...i,...j->...ij", x, y)
 
 
+def unit_like(x: Array) -> Array:
+    """The identity matrix, with an axis of size 1 for each batch axis of a stack of matrices."""
+    return jnp.eye(x.shape[-1], dtype=x.dtype)[(None,) * (x.ndim - 2)]
+
+
 def half_log_det(factor: Array) -> Array:
     """log |L|, half the log-determinant of L L'."""
     return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), -1)
@@ -78,7 +83,7 @@ def excess_of_ratio(factor: Array, other: Array) -> Array:
 def excess_of_triangle(root: Array) -> Array:
     """tr S - D - log|S| for S = R R', R triangular."""
     diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
-    rest = root * (1.0 - jnp.eye(root.shape[-1], dtype=root.dtype))
+    rest = root * (1.0 - unit_like(root))
     return jnp.sum(excess_over_log(diagonal**2), -1) + jnp.sum(rest**2, (-2, -1))
 
 

@@ -59,7 +59,7 @@ class NormalMixture(ByDraws):
     def cov(self) -> Float[Array, "D D"]:
         """Cov_q[x]."""
         own = jnp.tensordot(self.weights, jax.vmap(lambda q: q.cov)(self.components), 1)
-        gap = self.center - self.mean()
+        gap = self.center - self.mean()[None]
         return own + (gap * self.weights[:, None]).T @ gap
 
     def mean(self) -> Float[Array, " D"]:
@@ -96,7 +96,7 @@ class NormalMixture(ByDraws):
     def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
         """As many points of each component, weighted as the component is."""
         noise = quasi.fixed_normals(POINTS, self.center.shape[1], self.center.dtype)
-        x = jax.vmap(lambda q: q.center + noise @ q.factor.T)(self.components)
+        x = jax.vmap(lambda q: q.center[None] + noise @ q.factor.T)(self.components)
         return jnp.reshape(x, (-1, x.shape[-1])), jnp.repeat(self.weights / POINTS, POINTS)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
@@ -138,12 +138,12 @@ class NormalMixture(ByDraws):
     def _quantiles(self, x: Float[Array, " D"], upper: Any) -> Float[Array, " D"]:
         """F(x); for `upper` entries F(x) - 1, which loses no digits there."""
         factors = jax.vmap(lambda q: q.factor)(self.components)
-        noise = jax.vmap(lambda factor, gap: solve_triangular(factor, gap, lower=True))(factors, x - self.center)
+        noise = jax.vmap(lambda factor, gap: solve_triangular(factor, gap, lower=True))(factors, x[None] - self.center)
         log_scale = jnp.diagonal(self.triangle, axis1=1, axis2=2)
         seen = jnp.cumsum(-0.5 * noise**2 - log_scale, 1)
         before = jnp.concatenate([jnp.zeros_like(seen[:, :1]), seen[:, :-1]], 1)
         weights = jax.nn.softmax(self.logits[:, None] + before, 0)
-        sign = jnp.where(upper, -1.0, 1.0).astype(x.dtype)
+        sign = jnp.where(jnp.broadcast_to(upper, (1, x.size)), -1.0, 1.0).astype(x.dtype)
         return jnp.sum(weights * sign * ndtr(sign * noise), 0)
 
 

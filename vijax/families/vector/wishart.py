@@ -238,8 +238,9 @@ class Wishart(Family):
         dn = drive / curvature
         return type(self)(symmetric(moved - dn[..., None, None] * self.rate) / n[..., None, None], dn)
 
-    def _index(self) -> Array:
-        return jnp.arange(self.dim, dtype=self.half_degrees.dtype)
+    def _index(self) -> Float[Array, "*ones D"]:
+        """0, 1, ..., D - 1 along the last axis, behind an axis of size 1 for each batch axis."""
+        return jnp.arange(self.dim, dtype=self.half_degrees.dtype).reshape(*[1] * self.half_degrees.ndim, -1)
 
     def _shapes(self) -> Float[Array, "*batch D"]:
         """x_i = n - i/2."""

@@ -71,7 +71,7 @@ class Gibbs(MixedMembership, OfConditionals):
         first = (nowhere, jnp.zeros_like(tokens[0])), jnp.zeros_like(likelihood)
         _, kept = jax.lax.fori_loop(0, self.burn_in + self.num_sweeps, sweep, first)
         token_topics = kept / self.num_sweeps
-        return alpha + jnp.sum(token_topics, axis=1), token_topics
+        return alpha[None] + jnp.sum(token_topics, axis=1), token_topics
 
 
 def sweep_tokens(
@@ -106,13 +106,13 @@ def draw_topics(weights: Float[Array, "inner blocks docs"], bits: UInt32[Array, 
     sums = jnp.matmul(jnp.ones(inner, weights.dtype), weights.reshape(inner, -1), precision="highest")
     by_block = jnp.cumsum(sums.reshape(blocks, docs), axis=0)
     target = uniform(bits, weights.dtype) * by_block[-1]
-    passed = by_block <= target
+    passed = by_block <= target[None]
     block = jnp.sum(passed, axis=0, dtype=jnp.int32)
     rest = target - jnp.max(jnp.where(passed, by_block, 0.0), axis=0)
     column = weights.reshape(inner, -1).at[:, block * docs + jnp.arange(docs)].get(mode="clip")
     inside = jnp.cumsum(column, axis=0)
     # Rounding may put the rest at the end of the block, or beyond it; the last topic with weight is then taken.
-    passed = inside <= jnp.minimum(rest, inside[-1] * (1.0 - jnp.finfo(inside.dtype).eps))
+    passed = inside <= jnp.minimum(rest, inside[-1] * (1.0 - jnp.finfo(inside.dtype).eps))[None]
     return jnp.sum(passed, axis=0, dtype=jnp.int32) * blocks + block
 
 

@@ -118,23 +118,23 @@ class ProximalGradient(LogisticNormalEStep):
         done = repeat_by_document(improve, self._begin(problem, start), settled, words, self.max_iters)
         if self.refine:
             done = jax.lax.fori_loop(0, self.refine, lambda i, now: self._average(problem, now, key, i), done)
-        return GaussianLocals(done.mean, done.precision - problem.precision, done.halvings)
+        return GaussianLocals(done.mean, done.precision - problem.precision[None], done.halvings)
 
     def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> _Iterate:
         """The start of each document. Where there is none, or it is no density under the present prior, it is the
         prior's mean, with a tenth of a token's precision more for each token: the prior itself without words."""
         tokens = jnp.sum(problem.counts, 1)
-        added = _TIGHT * tokens[:, None, None] * jnp.eye(len(problem.linear), dtype=problem.linear.dtype)
+        added = _TIGHT * tokens[:, None, None] * jnp.eye(len(problem.linear), dtype=problem.linear.dtype)[None]
         factor = jnp.linalg.cholesky(problem.precision)
         mean = solve_upper(factor, solve_lower(factor, problem.linear))
-        mask = self._mask(problem.precision)
-        precision = mask * (problem.precision + start.site)
+        mask = self._mask(problem.precision)[None]
+        precision = mask * (problem.precision[None] + start.site)
         fresh = jnp.all(start.site == 0, (1, 2)) & jnp.all(start.mean == 0, 1)
         use = _positive(precision) & (tokens > 0) & ~fresh
         flat = jnp.zeros_like(start.mean[:, 0])
         return _Iterate(
-            jnp.where(use[:, None], start.mean, mean),
-            jnp.where(use[:, None, None], precision, mask * (problem.precision + added)),
+            jnp.where(use[:, None], start.mean, mean[None]),
+            jnp.where(use[:, None, None], precision, mask * (problem.precision[None] + added)),
             flat + self.step_size,
             _Gradient(jnp.zeros_like(start.mean), jnp.zeros_like(start.site)),
             flat,
@@ -160,8 +160,8 @@ class ProximalGradient(LogisticNormalEStep):
         """The gradient of the bound, and V."""
         cov = inverse(jnp.linalg.cholesky(now.precision))
         moments = self.expectation(softmax_mixture(), (problem.likelihood, problem.counts), now.mean, cov, key)
-        target = self._mask(problem.precision) * (problem.precision - moments.curvature)
-        slope = moments.slope + problem.linear - matvec(problem.precision, now.mean)
+        target = self._mask(problem.precision)[None] * (problem.precision[None] - moments.curvature)
+        slope = moments.slope + problem.linear[None] - matvec(problem.precision, now.mean)
         return _Gradient(slope, target - now.precision), cov
 
     def _mask(self, precision: Float[Array, "K K"]) -> Float[Array, "K K"]:
@@ -220,7 +220,7 @@ def _safeguarded(
     def halve(carry: tuple) -> tuple:
         rho, halvings, worse = carry
         rho = jnp.where(worse, 0.5 * rho, rho)
-        return rho, halvings + worse, worse & bad(rho)
+        return rho, halvings + worse.astype(jnp.int32), worse & bad(rho)
 
     start = (rho, jnp.zeros(rho.shape, jnp.int32), bad(rho))
     more = lambda carry: jnp.any(carry[2]) & (jnp.max(carry[1]) < _MAX_HALVINGS)

@@ -70,7 +70,7 @@ def _reopened(counts: Array, alpha: Array, start: Array | None) -> Array:
 
 def cold(counts: Float[Array, "docs slots"], alpha: Float[Array, " topics"]) -> Float[Array, "docs topics"]:
     """gamma of a document without an earlier one: its tokens shared evenly among the topics."""
-    return alpha + jnp.sum(counts, axis=1, keepdims=True) / alpha.size
+    return alpha[None] + jnp.sum(counts, axis=1, keepdims=True) / alpha.size
 
 
 def ascend(
@@ -88,7 +88,7 @@ def ascend(
     log_weights = digamma(gamma)
     weights = jnp.exp(log_weights - jnp.max(log_weights, axis=-1, keepdims=True))
     normalizers = jnp.einsum("dnk,dk->dn", likelihood, weights, precision="highest")
-    return alpha + weights * jnp.einsum("dnk,dn->dk", likelihood, counts / normalizers, precision="highest")
+    return alpha[None] + weights * jnp.einsum("dnk,dn->dk", likelihood, counts / normalizers, precision="highest")
 
 
 @checked
@@ -135,13 +135,13 @@ class CVB0(MixedMembership):
         return {"max_iters": self.max_iters, "tol": self.tol}
 
     def _by_xla(self, likelihood: Array, counts: Array, alpha: Array, start: Array) -> tuple[Array, Array]:
-        first = weigh(likelihood, counts, alpha, start - alpha, 0.0)
+        first = weigh(likelihood, counts, alpha, start - alpha[None], 0.0)
 
         def improve(old: _Responsibilities) -> _Responsibilities:
             return weigh(likelihood, counts, alpha, old.topic_counts, old.weights * old.scale[:, :, None])
 
         last = iterate_by_document(improve, first, lambda r: r.topic_counts, counts, self.max_iters, self.tol)
-        return alpha + last.topic_counts, last.weights * (counts * last.scale)[:, :, None]
+        return alpha[None] + last.topic_counts, last.weights * (counts * last.scale)[:, :, None]
 
 
 def _as_before(counts: Array, alpha: Array, start: Array | None) -> Array:
@@ -165,7 +165,7 @@ def weigh(
 ) -> _Responsibilities:
     """gamma_nk ∝ (alpha_k + N_k - own_nk) p_nk for all slots at once, and the topic counts that result."""
     # The other tokens' counts cannot be negative, but rounding, or a padding slot, could make them so.
-    weights = jnp.maximum((alpha + topic_counts)[:, None, :] - own, alpha) * likelihood
+    weights = jnp.maximum((alpha[None] + topic_counts)[:, None, :] - own, alpha[None, None]) * likelihood
     scale = 1.0 / jnp.einsum("dnk,k->dn", weights, jnp.ones_like(alpha), precision="highest")
     return _Responsibilities(weights, scale, jnp.einsum("dnk,dn->dk", weights, counts * scale, precision="highest"))
 

@@ -82,7 +82,7 @@ class least_squares(Estimator):
         draws, scores = said
         if isinstance(q, Normal):
             mean, sd = q.mean(), jnp.sqrt(q.variance())
-            slope, curvature = regression((draws - mean) / sd, scores * sd, diagonal=True)
+            slope, curvature = regression((draws - mean[None]) / sd[None], scores * sd[None], diagonal=True)
             precision = curvature / q.variance()
             return q.with_naturals([precision * mean + slope / sd, -0.5 * precision])
         if isinstance(q, MultivariateNormal):
@@ -97,7 +97,7 @@ def _of_blocks(
     """The messages of blocks: with enough draws, by a regression on all coordinates, whose noise cancels."""
     roots = [jnp.linalg.cholesky(part.precision) for part in parts]  # P = R R', L = R^-T
     means = [part.mean() for part in parts]
-    noise = [matvec(r.mT, draws[:, at] - m) for r, m, at in zip(roots, means, places, strict=True)]
+    noise = [matvec(r.mT, draws[:, at] - m[None]) for r, m, at in zip(roots, means, places, strict=True)]
     pulls = [solve_lower(r, scores[:, at]) for r, at in zip(roots, places, strict=True)]
     if len(draws) > draws.shape[1] + 1:
         slope, curvature = regression(jnp.concatenate(noise, 1), jnp.concatenate(pulls, 1), diagonal=False)
@@ -122,16 +122,17 @@ def regression(noise: Any, scores: Any, diagonal: bool, xp: Any = jnp, weights: 
     count, dim = noise.shape
     shares = xp.full(count, 1 / count, noise.dtype) if weights is None else weights
     center, level = shares @ noise, shares @ scores
-    spread, weighted = noise - center, shares[:, None] * (noise - center)
+    spread = noise - center[None]
+    weighted, around = shares[:, None] * spread, scores - level[None]
     if count > dim + 1:
-        slopes = xp.linalg.solve(weighted.T @ spread, weighted.T @ (scores - level))  # -B', up to asymmetry
+        slopes = xp.linalg.solve(weighted.T @ spread, weighted.T @ around)  # -B', up to asymmetry
         curvature = -0.5 * (slopes + slopes.T)
         slope = level - center @ slopes
         return slope, xp.diagonal(curvature) if diagonal else curvature
     if diagonal:
-        curvature = -xp.sum(weighted * (scores - level), 0) / xp.sum(weighted * spread, 0)
+        curvature = -xp.sum(weighted * around, 0) / xp.sum(weighted * spread, 0)
         return level + curvature * center, curvature
-    product = weighted.T @ (scores - level) * count / (count - 1)
+    product = weighted.T @ around * count / (count - 1)
     return level, -0.5 * (product + product.T)
 
 
@@ -173,14 +174,14 @@ def _matched(q: MultivariateNormal, draws: Array, scores: Array, rho: Array) -> 
     weight = rho / (1 - rho)
     mean, middle, push = q.mean(), jnp.mean(draws, 0), jnp.mean(scores, 0)
     outer = lambda x: x.T @ x / len(x)
-    u = weight * outer(scores - push) + rho * jnp.outer(push, push)
-    v = q.cov + weight * outer(draws - middle) + rho * jnp.outer(mean - middle, mean - middle)
+    u = weight * outer(scores - push[None]) + rho * jnp.outer(push, push)
+    v = q.cov + weight * outer(draws - middle[None]) + rho * jnp.outer(mean - middle, mean - middle)
     root = jnp.linalg.cholesky(v)  # with V = R R', S' = R 2 (I + (I + 4 R' U R)^(1/2))^-1 R'
     sizes, axes = jnp.linalg.eigh(symmetric(root.T @ u @ root))
     shrunk = 2 / (1 + jnp.sqrt(1 + 4 * jnp.maximum(sizes, 0)))
     turned = root @ axes
-    cov = (turned * shrunk) @ turned.T
+    cov = (turned * shrunk[None]) @ turned.T
     inverse = jnp.linalg.solve(root.T, axes)
-    precision = symmetric((inverse / shrunk) @ inverse.T)
+    precision = symmetric((inverse / shrunk[None]) @ inverse.T)
     new = (1 - rho) * mean + rho * (cov @ push + middle)
     return q.with_naturals([precision @ new, -0.5 * precision])

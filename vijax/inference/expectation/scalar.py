@@ -155,8 +155,8 @@ def nodes(likelihood: Likelihood, y: Any, m: Array, v: Array, num_nodes: int) ->
     scale = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)  # a predictor may have no variance at all
     edges = jax.lax.stop_gradient(_breaks((likelihood.kinks(y) - m) / scale, likelihood.width / scale))
     middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * (edges[1:] - edges[:-1])
-    x = (middle[:, None] + half[:, None] * jnp.asarray(t, scale.dtype)).ravel()
-    weight = (half[:, None] * jnp.asarray(w, scale.dtype)).ravel() * jnp.exp(-0.5 * x**2)
+    x = (middle[:, None] + half[:, None] * jnp.asarray(t, scale.dtype)[None]).ravel()
+    weight = (half[:, None] * jnp.asarray(w, scale.dtype)[None]).ravel() * jnp.exp(-0.5 * x**2)
     return m + scale * x, weight / jnp.sum(weight)
 
 
@@ -175,7 +175,7 @@ def _breaks(kinks: Float[Array, " kinks"], width: Array) -> Float[Array, " break
     """Sorted break points in [-9, 9]; pieces of zero length, weighing nothing, where kinks lie outside."""
     ratio = jnp.maximum(REACH / width, 1.0) ** (1.0 / (RINGS - 1))
     rings = width * ratio ** jnp.arange(RINGS, dtype=width.dtype)
-    around = kinks[:, None] + jnp.concatenate([-rings, jnp.zeros(1, width.dtype), rings])
+    around = kinks[:, None] + jnp.concatenate([-rings, jnp.zeros(1, width.dtype), rings])[None]
     fixed = jnp.asarray(np.linspace(-REACH, REACH, 7), width.dtype)
     return jnp.sort(jnp.concatenate([fixed, jnp.clip(around.ravel(), -REACH, REACH).astype(width.dtype)]))
 

@@ -161,7 +161,7 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
         return Moments(above[0] + below[0] + known.astype(m.dtype), above[1] - below[1], above[2] + below[2])
 
     def sample(key: PRNGKeyArray, z: Array) -> Array:
-        above = (z + jax.random.logistic(key, z.shape, z.dtype))[..., None] > inner
+        above = (z + jax.random.logistic(key, z.shape, z.dtype))[..., None] > inner[(None,) * z.ndim]
         return jnp.sum(above, -1).astype(z.dtype)
 
     return Likelihood(
@@ -258,11 +258,11 @@ def _averages(y: Any, z: Float[Array, "draws K"]) -> Averages:
     rows, counts = y
     share = jax.nn.softmax(z)
     mixed = jnp.einsum("nk,sk->sn", rows, share, precision="highest")
-    mixed = jnp.where(counts > 0, mixed, 1.0)
+    mixed = jnp.where((counts > 0)[None], mixed, 1.0)
     value = jnp.mean(jnp.einsum("sn,n->s", jnp.log(mixed), counts, precision="highest"))
-    topics = rows * share[:, None, :] / mixed[:, :, None]
+    topics = rows[None] * share[:, None, :] / mixed[:, :, None]
     slope = jnp.einsum("snk,n->k", topics, counts, precision="highest") / len(z)
-    weighted = (jnp.sqrt(counts)[:, None] * topics).reshape(-1, z.shape[1])
+    weighted = (jnp.sqrt(counts)[None, :, None] * topics).reshape(-1, z.shape[1])
     second = jnp.einsum("ik,il->kl", weighted, weighted, precision="highest") / len(z)
     total, mean_share = jnp.sum(counts), jnp.mean(share, 0)
     second_share = jnp.einsum("sk,sl->kl", share, share, precision="highest") / len(z)

@@ -135,7 +135,7 @@ class KernelForm(Prior):
     def condition(self, sites: Sites) -> Factor:
         """One Cholesky factorisation of B."""
         root = jnp.sqrt(sites.precision)
-        b = jnp.eye(self.num_sites, dtype=self.kernel.dtype) + root[:, None] * self.kernel * root
+        b = jnp.eye(self.num_sites, dtype=self.kernel.dtype) + root[:, None] * self.kernel * root[None]
         cholesky = jnp.linalg.cholesky(b)
         strong = sites.precision * jnp.diagonal(self.kernel) > 1.0
         weak = jnp.where(strong, 0.0, sites.linear)

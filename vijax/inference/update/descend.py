@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
 from vijax.families import Beta, Dirichlet, Family, Gamma, InverseGamma, MultivariateNormal, Normal
+from vijax.families.vector.matrices import unit_like
 from vijax.inference.update.base import Q, Update
 
 
@@ -38,15 +39,13 @@ def _normal(phi: PyTree, like: Normal) -> Normal:
 def _triangle(q: MultivariateNormal) -> PyTree:
     """Mean, and the lower factor of the covariance with the logarithm of its diagonal."""
     factor = jnp.linalg.cholesky(q.cov)
-    size = factor.shape[-1]
     log_diagonal = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1))
-    return q.mean(), jnp.tril(factor, -1) + log_diagonal[..., None] * jnp.eye(size, dtype=factor.dtype)
+    return q.mean(), jnp.tril(factor, -1) + log_diagonal[..., None] * unit_like(factor)
 
 
 def _multivariate_normal(phi: PyTree, like: MultivariateNormal) -> MultivariateNormal:
     mean, free = phi
-    size = free.shape[-1]
-    eye = jnp.eye(size, dtype=free.dtype)
+    eye = unit_like(free)
     factor = jnp.tril(free, -1) + jnp.exp(jnp.diagonal(free, axis1=-2, axis2=-1))[..., None] * eye
     inverse = jax.scipy.linalg.solve_triangular(factor, jnp.broadcast_to(eye, factor.shape), lower=True)
     precision = jnp.swapaxes(inverse, -1, -2) @ inverse
@@ -88,6 +87,16 @@ def chart_of(q: Family) -> Chart:
 
 ADAM = optax.adam(0.01)
 """The optimiser where none is named; one for all, so that equal choices share a program, and pickle."""
+
+
+def ascended(
+    optimizer: optax.GradientTransformation | None, ascent: PyTree, memory: PyTree, x: PyTree
+) -> tuple[PyTree, PyTree]:
+    """x after a step of the optimiser in the direction of `ascent`, and the optimiser's memory. optax takes floats to
+    the power of its integer count of steps, which strict types (jax_numpy_dtype_promotion) would refuse."""
+    with jax.numpy_dtype_promotion("standard"):
+        change, memory = (optimizer or ADAM).update(tree.scale(-1.0, ascent), memory, x)
+        return optax.apply_updates(x, change), memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +143,8 @@ class descend(Update):
         _, pull = jax.vjp(lambda phi: chart.of(phi, q), phi)
         slope = q.with_naturals(q.fisher_product(tree.subtract(target, q.stationary())))
         (ascent,) = pull(slope)
-        moved, memory = (self.optimizer or ADAM).update(tree.scale(-1.0, ascent), memory, phi)
-        return chart.of(optax.apply_updates(phi, moved), q), memory
+        phi, memory = ascended(self.optimizer, ascent, memory, phi)
+        return chart.of(phi, q), memory
 
     def _chart(self, q: Family) -> Chart:
         return self.chart or chart_of(q)

@@ -83,7 +83,7 @@ class block(Update):
 
         def one(_: Array, sites: Sites) -> Sites:
             change = tree.subtract(sites, start)
-            r = jnp.eye(len(mean), dtype=cov.dtype) + cov * change.precision
+            r = jnp.eye(len(mean), dtype=cov.dtype) + cov * change.precision[None]
             shifted = jnp.linalg.solve(r, jnp.concatenate([(mean + cov @ change.linear)[:, None], cov], 1))
             at = Marginals(shifted[:, 0], jnp.diagonal(shifted[:, 1:]))
             stepped = tree.mix(size, sites, q.entry_messages(at, slope(at)))

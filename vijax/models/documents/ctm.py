@@ -188,7 +188,7 @@ def _chunk_bound(
     docs = chunk.documents
     problem = LogisticNormal(fixed, docs.counts, given.precision_times_mean, given.precision)
     local = jax.lax.stop_gradient(estep.logistic_normal(problem, chunk.start, key_estep))
-    factor = jnp.linalg.cholesky(given.precision + local.site)
+    factor = jnp.linalg.cholesky(given.precision[None] + local.site)
     cov = inverse(factor)
     draws = gaussian_draws(key_bound, local.mean, jnp.linalg.cholesky(cov), num_samples)
     per_doc = expected_log_words(rows, docs.counts, draws) + _expected_log_prior(logits, local.mean, cov)
@@ -225,7 +225,7 @@ def expected_shares(
       key: random key of the draws.
       num_samples: number of draws, even.
     """
-    cov = inverse(jnp.linalg.cholesky(logits.precision + local.site))
+    cov = inverse(jnp.linalg.cholesky(logits.precision[None] + local.site))
     draws = gaussian_draws(key, local.mean, jnp.linalg.cholesky(cov), num_samples)
     return jnp.mean(jax.nn.softmax(draws), axis=1)
 
@@ -274,7 +274,7 @@ def _seeded_counts(
     each topic."""
     weights = jnp.concatenate([docs.weights for docs in data])
     rank = jnp.argsort(jnp.argsort(jax.random.uniform(key, weights.shape) - weights))
-    picked = weights * (rank < _SEEDS * shape[0])
+    picked = jnp.where(rank < _SEEDS * shape[0], weights, 0.0)
     seeds, all_words, first = jnp.zeros(shape, dtype), jnp.zeros(shape[1], dtype), 0
     for docs in data:
         part = slice(first, first + docs.weights.shape[0])
@@ -283,4 +283,4 @@ def _seeded_counts(
         all_words = all_words.at[docs.words].add((docs.weights[:, None] * docs.counts).astype(dtype))
         first = part.stop
     total = jnp.sum(all_words)
-    return 0.5 * (seeds * (total / jnp.maximum(jnp.sum(seeds), 1.0)) + all_words / shape[0])
+    return 0.5 * (seeds * (total / jnp.maximum(jnp.sum(seeds), 1.0)) + all_words[None] / shape[0])

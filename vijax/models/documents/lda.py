@@ -153,7 +153,7 @@ class _Chunk(NamedTuple):
 
     def start_above(self, alpha: Float[Array, " K"]) -> Float[Array, "docs K"] | None:
         """The start of gamma, at least alpha: only the rows of zeros that fill up a chunk would be below it."""
-        return None if self.start is None else jnp.maximum(self.start, alpha)
+        return None if self.start is None else jnp.maximum(self.start, alpha[None])
 
 
 def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array, "docs K"], ...]:

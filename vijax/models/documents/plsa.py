@@ -80,7 +80,7 @@ def plsa(
         documents, words, counts = data
         terms = stats["topics"].log.T[words]
         if form == "joint":
-            terms += stats["weights"].log + stats["documents"].log.T[documents]
+            terms += stats["weights"].log[None] + stats["documents"].log.T[documents]
         else:
             terms += stats["proportions"].log[documents]
         return jnp.asarray(counts) * jax.nn.logsumexp(terms, axis=1), jax.nn.softmax(terms, axis=1)

@@ -89,7 +89,7 @@ def factor_analysis(
         loadings = jax.random.normal(key, (dim, width)) * jnp.sqrt(variance / num_factors)[:, None]
         if intercept:
             loadings = loadings.at[:, -1].set(mean)
-        precision = (10.0 / variance)[:, None, None] * jnp.eye(width)
+        precision = (10.0 / variance)[:, None, None] * jnp.eye(width)[None]
         scale = variance if batch else jnp.mean(variance)
         start = {
             "loadings": MultivariateNormal.from_mean_precision(loadings, precision),
@@ -123,7 +123,7 @@ def _generative(dim: int, num_factors: int, intercept: bool) -> Generative:
     def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "N D"]:
         x = jnp.append(local["x"], jnp.ones((len(y), 1)), 1) if intercept else local["x"]
         noise = jax.random.normal(key, y.shape, y.dtype)
-        return x @ values["loadings"].T + noise / jnp.sqrt(values["noise"])
+        return x @ values["loadings"].T + noise / jnp.atleast_1d(jnp.sqrt(values["noise"]))[None]
 
     return Generative(rows_like(lambda data: _check(data, dim), np.zeros(dim)), data, local)
 

@@ -122,7 +122,7 @@ def _activations_drawn(hyper: Hyper, values: Any, y: Array, key: PRNGKeyArray) -
 
 
 def _counts_drawn(hyper: Hyper, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "T F"]:
-    rates = _product(local["activations"] * values["gains"], values["dictionary"].T)
+    rates = _product(local["activations"] * values["gains"][None], values["dictionary"].T)
     return poisson_values(key, rates).astype(y.dtype)
 
 
@@ -139,7 +139,7 @@ def _columns(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch |
     key, key_rows = jax.random.split(key)
     y = jnp.asarray(batch.data, float)
     spectra = y[corner_rows(key_rows, y, _weights(batch, y), _shape(prior)[1])].T
-    mean = jnp.mean(spectra, axis=0)
+    mean = jnp.mean(spectra, axis=0, keepdims=True)
     spectra = jnp.where(mean > 0, spectra / jnp.where(mean > 0, mean, 1.0), 1.0)
     return _around(hyper, key, 0.8 * spectra + 0.2, batch)
 
@@ -189,7 +189,7 @@ def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, e
     y, b = jnp.asarray(batch.data, float), jnp.asarray(hyper["b"], float)
     emitted = gains.value * jnp.sum(dictionary.value, axis=0)
     # The largest entry of each row is 1: draws of log W and log theta may be anywhere.
-    log_table = dictionary.log + gains.log
+    log_table = dictionary.log + gains.log[None]
     log_scale = jax.lax.stop_gradient(jnp.max(log_table, axis=1))
     table = jnp.exp(log_table - log_scale[:, None])
 
@@ -199,7 +199,7 @@ def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, e
     h = q.expected_stats()
     weights, largest = _scaled_exp(h.log)
     rate = jnp.maximum(_product(weights, table.T), jnp.finfo(y.dtype).tiny)
-    log_rate = jnp.log(rate) + largest + log_scale
+    log_rate = jnp.log(rate) + largest + log_scale[None]
     prior = jax.tree.map(lambda x: jnp.broadcast_to(x, q.shape.shape), Gamma(b, -b))
     per_group = jnp.sum(y * log_rate - gammaln(y + 1), axis=1) - _product(h.value, emitted[:, None])[:, 0]
     per_group -= jnp.sum(q.kl(prior), axis=1)
@@ -219,7 +219,7 @@ def _activations(
     rate = b + emitted
 
     def allocate(counts: Float[Array, "T K"]) -> Float[Array, "T K"]:
-        weights, _ = _scaled_exp(special.digamma(b + counts) - jnp.log(rate))
+        weights, _ = _scaled_exp(special.digamma(b + counts) - jnp.log(rate)[None])
         total = jnp.maximum(_product(weights, table.T), jnp.finfo(y.dtype).tiny)
         return weights * _product(y / total, table)
 
@@ -288,6 +288,6 @@ def corner_rows(
         row = jnp.argmax(squares * preferred).astype(jnp.int32)
         edge = left[row] / jnp.sqrt(jnp.maximum(squares[row], tiny))
         along = jnp.matmul(left, edge, precision="highest")
-        return chosen.at[k].set(row), left - along[:, None] * edge
+        return chosen.at[k].set(row), left - along[:, None] * edge[None]
 
     return jax.lax.fori_loop(0, num_rows, choose, (jnp.zeros(num_rows, jnp.int32), x))[0]

@@ -90,7 +90,7 @@ def hierarchical_linear_regression(
         del key
         _, y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
-        variance = jnp.sum(jnp.where(mask, y**2, 0.0)) / jnp.sum(mask) + jnp.finfo(y.dtype).tiny
+        variance = jnp.sum(jnp.where(mask, y**2, 0.0)) / jnp.sum(mask, dtype=y.dtype) + jnp.finfo(y.dtype).tiny
         noise = Gamma.from_shape_rate(jnp.full_like(variance, 10.0), 10.0 * variance)
         return context.energy.prior(context.hyper).replace({"noise": noise})
 

@@ -127,9 +127,9 @@ def random_contributions(key: PRNGKeyArray, context: starts.Context) -> Product:
     y, mask = context.data().data
     mask = jnp.asarray(mask, bool)[..., None]
     y = jnp.where(mask, jnp.asarray(y, jnp.result_type(float)), 0.0)
-    count = jnp.maximum(jnp.sum(mask), 1)
+    count = jnp.maximum(jnp.sum(mask, dtype=y.dtype), 1)
     mean = jnp.sum(y, (0, 1)) / count
-    variance = jnp.sum(jnp.where(mask, y - mean, 0.0) ** 2, (0, 1)) / count
+    variance = jnp.sum(jnp.where(mask, y - mean[None, None], 0.0) ** 2, (0, 1)) / count
     variance = jnp.where(variance > 0, variance, 1.0)
     prior = context.energy.prior(context.hyper)
     num_chains, width = prior["initial"].batch_shape[0], prior["contributions"].dim

@@ -212,7 +212,7 @@ def factorial(dim: int, num_chains: int, check: Any) -> Generative:
         by_chain = found.coefficients.reshape(dim, num_chains, -1)
         mean = sum(by_chain[:, m].T[local[f"z{m + 1}"]] for m in range(num_chains))
         noise = jax.random.normal(key, layout.y.shape, layout.y.dtype)
-        return _padded(mean + noise / jnp.sqrt(found.precision), layout)
+        return _padded(mean + noise / jnp.sqrt(found.precision)[None, None], layout)
 
     def ahead(
         hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
@@ -238,9 +238,9 @@ def linear_gaussian(dim: int, check: Any) -> Generative:
 
     def data(hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray) -> Float[Array, "N T D"]:
         found = values["observation"]
-        mean = local["x"] @ found.coefficients[:, :-1].T + found.coefficients[:, -1]
+        mean = local["x"] @ found.coefficients[:, :-1].T + found.coefficients[:, -1][None, None]
         noise = jax.random.normal(key, layout.y.shape, layout.y.dtype)
-        return _padded(mean + noise / jnp.sqrt(found.precision), layout)
+        return _padded(mean + noise / jnp.sqrt(found.precision)[None, None], layout)
 
     def ahead(
         hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray

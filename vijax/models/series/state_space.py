@@ -157,7 +157,7 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
         scores += 0.1 * jax.random.normal(key, scores.shape, scores.dtype)
         chain: Any = _path(num_states, (y[0], mask[0]))["x"]
         exact = jax.vmap(lambda x, steps: chain.with_context(steps).stats(x))(scores, mask)
-        spread = jnp.where(mask[..., None, None], variance * jnp.eye(num_states, dtype=scores.dtype), 0.0)
+        spread = jnp.where(mask[..., None, None], variance * jnp.eye(num_states, dtype=scores.dtype)[None, None], 0.0)
         return context.implied_by({"x": exact._replace(outer=exact.outer + spread)})
 
     return start
@@ -166,19 +166,19 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
 def _window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states: int) -> Float[Array, "N T K"]:
     """Leading principal components of windows, of variance one; zero where there are none."""
     seen = mask[..., None] & ~jnp.isnan(y)
-    count = jnp.maximum(jnp.sum(seen, (0, 1)), 1)
+    count = jnp.maximum(jnp.sum(seen, (0, 1), dtype=y.dtype), 1)
     y = jnp.where(seen, y, 0.0)
-    y = jnp.where(seen, y - jnp.sum(y, (0, 1)) / count, 0.0)
+    y = jnp.where(seen, y - (jnp.sum(y, (0, 1)) / count)[None, None], 0.0)
     spread = jnp.sqrt(jnp.sum(y**2, (0, 1)) / count)
-    y = y / jnp.where(spread > 0, spread, 1.0)
+    y = y / jnp.where(spread > 0, spread, 1.0)[None, None]
     length = -(-num_states // y.shape[-1]) + 1
     ahead = [jnp.pad(y[:, i:], ((0, 0), (0, min(i, y.shape[1])), (0, 0))) for i in range(length)]
     windows = jnp.concatenate(ahead, -1)
     flat = windows.reshape(-1, windows.shape[-1])
     vectors = jnp.linalg.eigh(flat.T @ flat)[1][:, ::-1][:, :num_states]
     scores = windows @ vectors
-    scale = jnp.sqrt(jnp.sum(scores**2, (0, 1)) / jnp.maximum(jnp.sum(mask), 1))
-    return scores / jnp.where(scale > 0, scale, 1.0)
+    scale = jnp.sqrt(jnp.sum(scores**2, (0, 1)) / jnp.maximum(jnp.sum(mask, dtype=y.dtype), 1))
+    return scores / jnp.where(scale > 0, scale, 1.0)[None, None]
 
 
 def score(q: Estimates, data: PyTree, dim: int) -> Any:
