@@ -40,6 +40,7 @@ MORE: dict[str, int] = {}
 ASKED_LATE = {
     ("vijax.fitting.result", "vijax.adapters.to_arviz"): "`Fit.to_arviz` is a short way to it",
     ("vijax.fitting.judge", "vijax.automatic.judged"): "`Fit.judged` is a short way to it",
+    ("vijax.trust.check", "vijax.response.linear_response"): "`check` asks all that can be asked of a fit",
     ("vijax.fitting.fit", "vijax.automatic.density_checks"): "a fit says whether its bound grows without limit",
 }
 """Imports inside functions that go up all the same: a fit that asks what is outside."""

@@ -132,7 +132,7 @@ def verdict_of(fit: Any) -> str:
         return _of_free(fit)
     memory, said = fit.state.memory, [outcome]
     said += [spec.update.of(name).remark(q, memory[name]) for name, q in fit.posterior.items()]
-    return f"{'. '.join(filter(None, said))}. Not checked: {_unchecked(spec, list(fit.posterior))}"
+    return f"{'. '.join(filter(None, said))}. Not checked: {_unchecked(spec, list(fit.posterior))} {CHECKS}"
 
 
 def is_usable(fit: Any) -> bool:
@@ -162,13 +162,14 @@ def _of_free(fit: Any) -> str:
     if said is not None:
         return said.verdict
     if why := not_judged(fit.alg.spec):
-        return f"{fit.outcome}. Not checked: how near q is to the posterior, for {why}. {SCORES}"
+        return f"{fit.outcome}. Not checked: how near q is to the posterior, for {why}. {SCORES} {CHECKS}"
     if not _has_data(fit):
         return f"{fit.outcome}. Not checked: how near q is to the posterior. fit.judged(data, key=key) checks it."
     return f"{fit.outcome}. Not checked: how near q is to the posterior, for the data are large. {TOO_LARGE}"
 
 
 SCORES = "Compare held-out scores, or data drawn from the fit with the data: vijax.evaluate.predictive_check."
+CHECKS = "vijax.trust.check(fit, data, key=key) makes all such checks that this fit allows, in about a minute."
 STARTS = "whether another start ends higher (restarts=, or other keys)"
 
 

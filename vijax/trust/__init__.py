@@ -11,6 +11,10 @@ from vijax.trust.calibration import symmetry as symmetry
 from vijax.trust.calibration import uniformity as uniformity
 from vijax.trust.chains import bulk_ess as bulk_ess
 from vijax.trust.chains import rhat as rhat
+from vijax.trust.check import Check as Check
+from vijax.trust.check import Quantity as Quantity
+from vijax.trust.check import Verdict as Verdict
+from vijax.trust.check import check as check
 from vijax.trust.loo import Elpd as Elpd
 from vijax.trust.loo import loo as loo
 from vijax.trust.loo import waic as waic
