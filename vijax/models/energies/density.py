@@ -313,7 +313,6 @@ def _model_of(density: LogDensity, generative: Generative | None) -> Model:
         near = density.start
         return at(jax.random.uniform(key, (dim,), dtype, -near, near), density.start_sd)
 
-    in_groups = density.has_groups
     return Model(
         hyper={"frame": _no_frame(density.guide, dim, density.num_directions)} if density.is_framed else {},
         prior=lambda hyper: at(on_device(np.zeros(dim, dtype)), 1.0),
