@@ -206,7 +206,11 @@ def __getattr__(name: str) -> ModuleType:
     if name in ON_FIRST_USE:
         module = sys.modules[f"vijax.{name}"] = importlib.import_module(ON_FIRST_USE[name])
         return module
-    raise AttributeError(f"module 'vijax' has no attribute {name!r}")
+    import difflib
+
+    near = difflib.get_close_matches(name, __all__, n=1)
+    guess = f". Did you mean {near[0]!r}?" if near else ""
+    raise AttributeError(f"module 'vijax' has no attribute {name!r}{guess}")
 
 
 def __dir__() -> list[str]:

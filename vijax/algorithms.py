@@ -105,7 +105,7 @@ def cavi(
 
 
 def memoized(
-    model: Model, num_parts: int, *, points: Sequence[str] = (), estep: Any = None, **choices: Any
+    model: Model, num_parts: int | None = None, *, points: Sequence[str] = (), estep: Any = None, **choices: Any
 ) -> Algorithm:
     """Incremental coordinate ascent (Neal and Hinton 1998; memoized variational inference of Hughes and Sudderth 2013).
 
@@ -136,7 +136,7 @@ def memoized(
       **choices: the other arguments of `compose`.
 
     Raises:
-      ValueError: `learn`, an estimator that draws, or parts that the data cannot be cut into.
+      ValueError: a log density, `learn`, an estimator that draws, or parts that the data cannot be cut into.
 
     >>> import jax, numpy as np, vijax as vi
     >>> y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, (50, 1)) for m in (-4.0, 4.0)])
@@ -145,6 +145,12 @@ def memoized(
     >>> print(np.sort(np.asarray(fit.posterior["components"].mean())[:, 0]).round(0))
     [-4.  4.]
     """
+    remedy = "Nothing of a density is conjugate: use vijax.auto, vijax.ngvi or vijax.advi."
+    conjugate = "a model with conjugate variables, whose messages can be remembered"
+    require(getattr(model, "log_density", None) is None, "model", conjugate, "a log density (vijax.density)", remedy)
+    remedy = "Such as vijax.memoized(model, num_parts=10)."
+    require(num_parts is not None, "num_parts", "the number of parts that data are cut into", "none", remedy)
+    assert num_parts is not None
     choices["estimand"] = _estimand(choices, distribution(), points)
     own = {"name": "memoized", "blocks": model.blocks, "step_size": constant(), "messages": by_part(num_parts)}
     return row(model, {**own, "estep": estep}, choices)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
+import jax.errors
 import numpy as np
 
 
@@ -84,6 +91,67 @@ def require_numbers(argument: str, *values: Any, expected: str = "numbers") -> N
         require(all(map(_is_numeric, leaves)), argument, expected, repr(value))
 
 
+def check_key(key: Any, remedy: str = "") -> None:
+    """Raises ValueError unless it is a random key, typed or raw."""
+    raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1
+    require(_is_typed_key(key) or raw, "key", "a random key such as jax.random.key(0)", key, remedy)
+
+
+def _is_typed_key(x: Any) -> bool:
+    return isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+# --- functions of the user --------------------------------------------------------------------------------------------
+UNTRACED = {
+    jax.errors.TracerBoolConversionError: (
+        "a Python condition (if, while, and, or, not)",
+        "Write jnp.where(condition, a, b) in the place of if, & and | in the place of and and or.",
+    ),
+    jax.errors.TracerArrayConversionError: (
+        "a function of NumPy or SciPy",
+        "Use jax.numpy in the place of numpy, jax.scipy.stats in the place of scipy.stats.",
+    ),
+    jax.errors.NonConcreteBooleanIndexError: (
+        "a condition as an index, x[condition],",
+        "Write jnp.where(condition, x, 0.0), whose shape does not depend on values.",
+    ),
+    jax.errors.TracerIntegerConversionError: (
+        "a size, a range or an index of a Python list",
+        "Sizes have to be known numbers; jnp.take(x, i) reads an array at an index that is traced.",
+    ),
+    jax.errors.ConcretizationTypeError: (
+        "a function of math, or float() or int(),",
+        "Use jax.numpy in the place of math: jnp.log for math.log. Leave float() out.",
+    ),
+}
+"""What JAX cannot trace in a user's function, and the remedy; subclasses before their parents."""
+INSTALLED = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *INSTALLED))
+"""Folders of code that is not the user's own."""
+
+
+@contextlib.contextmanager
+def traceable(argument: str) -> Iterator[None]:
+    """Calls a function of the user's that JAX traces: where it cannot, a ValueError names the function, its line and
+    the remedy."""
+    try:
+        yield
+    except tuple(UNTRACED) as error:
+        what, remedy = next(words for kind, words in UNTRACED.items() if isinstance(error, kind))
+        got = f"{what} of values that JAX traces{_place_of(error)}"
+        raise ValueError(f"{argument}: expected operations that JAX can trace, got {got}. {remedy}") from error
+
+
+def _place_of(error: BaseException) -> str:
+    """Returns the last line of the user's own code that led to an error."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(LIBRARIES)]
+    if not own:
+        return ""
+    frame = own[-1]
+    code = f": `{frame.line}`" if frame.line else ""
+    return f", in {frame.name} ({frame.filename}, line {frame.lineno}){code}"
+
+
 def finite_array(argument: str, x: Any) -> np.ndarray:
     """Returns numbers as a float64 array; raises ValueError naming the argument where one is not finite."""
     x = np.asarray(x, np.float64)
@@ -100,6 +168,8 @@ def brief(x: Any) -> str:
     """Returns a value as text for an error message, a large array by its shape and range."""
     if isinstance(x, jax.core.Tracer) or not hasattr(x, "dtype"):
         return str(x)
+    if _is_typed_key(x):
+        return "a random key"
     x = np.asarray(x)
     if x.size <= 8:
         return str(x.tolist())

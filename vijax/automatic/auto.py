@@ -23,10 +23,10 @@ from vijax.automatic.report import Ended, Report, as_fit, as_mixture
 from vijax.automatic.target import MANY_GROUPS, Target
 from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, stage_of
 from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
-from vijax.checks import require, require_integers
+from vijax.checks import check_key, require, require_integers
 from vijax.constrain import real
 from vijax.contract.model import Model
-from vijax.fitting.fit_arguments import check_key, check_not_forked
+from vijax.fitting.fit_arguments import check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
@@ -175,7 +175,7 @@ REMEDIES = {
 def _batch_size(density: LogDensity, asked: int | None, num_groups: int, dim: int) -> int | None:
     """Returns the groups at a step; None where all of them are taken."""
     if asked is not None:
-        require(density.reads_data and not density.is_whole, "batch_size", "none: the density is a whole", asked)
+        require(density.has_groups, "batch_size", "none: the density is a whole", asked)
         require_integers(batch_size=asked)
         require(asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked)
         require(dim <= MOST_FULL, "batch_size", f"none beyond {MOST_FULL} variables", asked, "Use vijax.advi.")

@@ -29,9 +29,9 @@ from vijax.automatic.modes import Searched, find_modes, with_bounds
 from vijax.automatic.report import Ended, as_fit
 from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Stage, Watcher, check_stage
-from vijax.checks import require, require_integers
+from vijax.checks import check_key, require, require_integers
 from vijax.contract.model import Model
-from vijax.fitting.fit_arguments import check_key, check_not_forked
+from vijax.fitting.fit_arguments import check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model

@@ -4,6 +4,7 @@ that carry them."""
 from __future__ import annotations
 
 import enum
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 from scipy import special
 
+from vijax.checks import brief
 from vijax.contract.model import Model
 from vijax.families import Product
 from vijax.fitting.result import Fit
@@ -190,6 +192,26 @@ class Report(NamedTuple):
     off: Moments | None = None
     others: Others | None = None
     rounding: float = 0.0
+
+    def __repr__(self) -> str:
+        head = [f"bound {self.elbo} nats; gap {self.gap:.3g} nats; k-hat {self.khat:.2f}; {self.ended}"]
+        said = textwrap.wrap(self.verdict, WIDTH)
+        spent = f"{self.num_gradients:,} gradients, judged on {len(self.log_ratios):,} draws (log_ratios, coordinates)"
+        more = [] if self.other is None else [f"bound of the fit that was not kept: {self.other}"]
+        found = [f"mode {i + 1}: {_of_mode(mode)}" for i, mode in enumerate(self.modes[:MOST_SHOWN])]
+        left = len(self.modes) - MOST_SHOWN
+        rest = [f"and {left} more modes (modes)"] if left > 0 else []
+        lines = (line for part in (head, said, [spent], more, found, rest) for line in part)
+        return "\n".join(["Report", *(f"  {line}" for line in lines)])
+
+
+WIDTH, MOST_SHOWN = 100, 8  # characters of a line, and modes, of a printed report
+
+
+def _of_mode(mode: FoundMode) -> str:
+    elbo = "far below the best" if mode.elbo is None else f"bound {mode.elbo:.2f}"
+    values = "; ".join(f"{name} {brief(np.asarray(x).round(4))}" for name, x in mode.values.items())
+    return textwrap.shorten(f"{mode.num_starts} starts, {elbo}, at {values}", WIDTH)
 
 
 def bound(log_ratios: Float[np.ndarray, " draws"], sets: int | None = None) -> Estimate:

@@ -41,8 +41,8 @@ class Target:
         self.groups = jax.tree.map(on_device, data)  # the data, groups leading
         self._model, self._given = model, given
         self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given
-        in_blocks = model.has_groups
-        self._blocks = self.num_groups // BLOCK if in_blocks and self.num_groups >= MANY_GROUPS else 1
+        is_large = model.has_groups and self.num_groups >= MANY_GROUPS
+        self._blocks = self.num_groups // BLOCK if is_large else 1
         self.epsilon /= self._blocks**0.5  # their errors are independent
 
     @classmethod

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_integers
+from vijax.checks import require, require_integers, traceable
 from vijax.tree import on_device
 
 Values = Mapping[str, Any]
@@ -154,6 +154,10 @@ def given_by_user(
         return None
     own: Any = sample
 
+    def called(*given: Any) -> PyTree:
+        with traceable(argument):
+            return own(*given)
+
     def layout(like: Any) -> PyTree:
         remedy = "It takes inputs and sizes from them, and replaces what is random."
         require(not is_size(like), "like", "data, as the model is fitted to", like, remedy)
@@ -162,9 +166,9 @@ def given_by_user(
 
     def data(hyper: Any, values: Values, local: Values, layout: PyTree, key: PRNGKeyArray) -> PyTree:
         if is_whole:
-            return _checked(own(values, layout, key), layout, argument)
+            return _checked(called(values, layout, key), layout, argument)
         size = jax.tree.leaves(layout)[0].shape[0]
-        one = lambda local, group, key: _checked(own({**values, **local}, group, key), group, argument)
+        one = lambda local, group, key: _checked(called({**values, **local}, group, key), group, argument)
         return jax.vmap(one)(dict(local), layout, jax.random.split(key, size))
 
     def local(hyper: Any, values: Values, layout: PyTree, key: PRNGKeyArray) -> Values:

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import constrain
-from vijax.checks import require
+from vijax.checks import require, traceable
 from vijax.constrain import Constraint
 
 SUPPORTS: dict[str, Callable[[], Constraint]] = {
@@ -134,7 +134,9 @@ class Variables:
     def log_prior(self, x: Float[Array, " D"]) -> Float[Array, ""]:
         """The log density of coordinates under the variables' own priors, with the Jacobian."""
         parts = list(zip(self.leaves, self._split(x), strict=True))
-        own = [jnp.sum(leaf.log_prior(leaf.support.point(part))) for leaf, part in parts if leaf.log_prior is not None]
+        with traceable("log_prior"):
+            priors = [leaf.log_prior(leaf.support.point(part)) for leaf, part in parts if leaf.log_prior is not None]
+        own = [jnp.sum(prior) for prior in priors]
         return sum(own, self.values(x)[1])
 
     def coordinates(self, values: PyTree) -> Float[Array, " D"]:

@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.arguments import Positive, Size
+from vijax.checks import check_key
 from vijax.fitting.fit_arguments import (
     check_batches,
     check_hyper,
-    check_key,
     check_not_forked,
     check_restarts,
     check_whole,

@@ -35,13 +35,6 @@ def check_not_forked() -> None:
         )
 
 
-def check_key(key: Any) -> None:
-    """Raises ValueError unless it is a random key, typed or raw."""
-    typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1
-    require(typed or raw, "key", "a random key such as jax.random.key(0)", key)
-
-
 def warn_of_many_devices(data: Any) -> None:
     """Warns where data are split over devices: a fit computes on one of them."""
     spread = [x.sharding.device_set for x in jax.tree.leaves(data) if isinstance(x, jax.Array)]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_integers
+from vijax.checks import check_key, require, require_integers
 from vijax.contract import describe
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import for_score, taken
@@ -20,6 +20,7 @@ from vijax.fitting.status import skipped_text
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import State, bad_variables
 from vijax.predict import predictive
+from vijax.predict import summary as summaries
 from vijax.predict.questions import inferred, inferred_of_documents, locals_of, shares_of
 
 
@@ -165,12 +166,42 @@ class Fit(NamedTuple):
         >>> {name: x.shape for name, x in fit.sample(jax.random.key(1), 100).items()}
         {'components': (100, 2, 1), 'weights': (100, 2)}
         """
+        check_key(key, "It is the first argument: fit.sample(key, num_draws).")
         require_integers(num_draws=num_draws)
         key_globals, key_found, key_locals = jax.random.split(key, 3)
         draws = predictive.of_globals(self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws)
         if locals_of is None:
             return draws
         return draws | predictive.of_locals(self.locals(locals_of, key=key_found), key_locals, num_draws)
+
+    def summary(
+        self, *, level: float = 0.9, num_draws: int | None = None, key: PRNGKeyArray | None = None
+    ) -> summaries.Summary:
+        """Mean, sd and central interval of every number of the posterior, by name and coordinate.
+
+        It is by draws of q, so the error of a mean is sd / sqrt(num_draws). A point has an sd of zero. Printed it is a
+        table; `to_frame()` is one of pandas.
+
+        Args:
+          level: probability of the intervals.
+          num_draws: number of draws; None takes 4,000, or fewer of many numbers.
+          key: random key of the draws; None takes the same draws each time, so that equal fits have equal tables.
+
+        Raises:
+          ValueError: a level that is no probability; a posterior of more than 131,072 numbers.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - jnp.array([1.0, 9.0])) ** 2))
+        >>> table = vi.auto(model, key=jax.random.key(0)).summary()
+        >>> table.names, table.mean.round(1).tolist(), table.sd.round(1).tolist()
+        (('x[0]', 'x[1]'), [1.0, 9.0], [1.0, 1.0])
+        """
+        key = jax.random.key(0) if key is None else key
+        if num_draws is None:
+            one = jax.eval_shape(lambda key: self.sample(key, 1), key)
+            num_draws = summaries.usual_draws(sum(x.size for x in jax.tree.leaves(one)))
+        require_integers(2, num_draws=num_draws)
+        return summaries.of_draws(self.sample(key, num_draws), level)
 
     def predictive(
         self, key: PRNGKeyArray, num_draws: int, like: Any, *, groups: Literal["new", "same"] = "new"

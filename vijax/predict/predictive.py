@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_integers
+from vijax.checks import check_key, require, require_integers
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model
@@ -70,6 +70,7 @@ def drawn(
 ) -> Any:
     """Data drawn from a fit, draws leading, or the parts of them that `read` keeps. See `Fit.predictive`, and for steps
     `ahead` `Fit.forecast`."""
+    check_key(key, "It is the first argument.")
     require_integers(num_draws=num_draws)
     require(groups in ("new", "same"), "groups", '"new" or "same"', repr(groups))
     model, state = fit.alg.spec.model, fit.state

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import constrain
-from vijax.checks import require, require_positive
+from vijax.checks import require, require_positive, traceable
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, one_group, weighted_sum
 from vijax.contract.intake import array, cast, check_aligned, check_finite, check_lengths, check_numbers, found_kinds
 from vijax.contract.model import Hyper, LocalElbo, Model, num_arguments
@@ -116,7 +116,7 @@ class LogDensity(FreeVariables):
     def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
         """Log prior of the free coordinates."""
         argument = "log_density" if self.log_lik is None else "log_prior"
-        return _scalar(self.log_prior(self.values_at(x)), argument) + self.variables.log_prior(x)
+        return _called(self.log_prior, argument, self.values_at(x)) + self.variables.log_prior(x)
 
     def log_liks_at(self, x: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
         """Log likelihood of each group."""
@@ -125,7 +125,7 @@ class LogDensity(FreeVariables):
         if lik is None:
             return jnp.zeros(jax.tree.leaves(data)[0].shape[0], x.dtype)
         name = "log_density" if self.is_whole else "log_lik"
-        return jax.vmap(lambda group: _scalar(lik(values, group), name))(data)
+        return jax.vmap(lambda group: _called(lik, name, values, group))(data)
 
     def as_read(self, groups: PyTree) -> PyTree:
         """Groups of data in the types that the density reads."""
@@ -313,6 +313,7 @@ def _model_of(density: LogDensity, generative: Generative | None) -> Model:
         near = density.start
         return at(jax.random.uniform(key, (dim,), dtype, -near, near), density.start_sd)
 
+    score = functools.partial(predictive_density, density) if density.has_groups else None
     return Model(
         hyper={"frame": _no_frame(density.guide, dim, density.num_directions)} if density.is_framed else {},
         prior=lambda hyper: at(on_device(np.zeros(dim, dtype)), 1.0),
@@ -322,9 +323,7 @@ def _model_of(density: LogDensity, generative: Generative | None) -> Model:
         global_elbo=global_elbo,
         free=density,
         form=DataForm(lambda data: _check_data(density, data), one_group=density.is_whole),
-        queries=answers(
-            generative, score=functools.partial(predictive_density, density) if density.has_groups else None
-        ),
+        queries=answers(generative, score=score),
     )
 
 
@@ -338,8 +337,10 @@ def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
 
 
 # --- checks -----------------------------------------------------------------------------------------------------
-def _scalar(x: Any, argument: str) -> Float[Array, ""]:
-    """The scalar that a density returned, checked."""
+def _called(density: Callable, argument: str, *given: Any) -> Float[Array, ""]:
+    """The scalar that a density returns, checked."""
+    with traceable(argument):
+        x = density(*given)
     remedy = "Let the function return its value."
     require(x is not None, argument, "one number", "None", remedy)
     shape, dtype = jnp.shape(x), jnp.result_type(x)
@@ -355,7 +356,7 @@ def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> No
     """Raises ValueError where a density of values alone reads an unknown name, or returns no number."""
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
     try:
-        jax.eval_shape(lambda x: _scalar(log_prior(variables.values(x)[0]), argument), x)
+        jax.eval_shape(lambda x: _called(log_prior, argument, variables.values(x)[0]), x)
     except (KeyError, AttributeError) as error:
         _say_what_is_read(argument, variables, error)
 
@@ -376,7 +377,8 @@ def _check_derived(variables: Variables, derived: Callable | None) -> None:
     if derived is None:
         return
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
-    found = jax.eval_shape(lambda x: derived(variables.values(x)[0]), x)
+    with traceable("derived"):
+        found = jax.eval_shape(lambda x: derived(variables.values(x)[0]), x)
     require(isinstance(found, Mapping), "derived", "a mapping of names to values", type(found).__name__)
     twice = sorted(set(found) & set(variables.names))
     require(not twice, "derived", f"names other than those of the variables {variables.names}", twice)

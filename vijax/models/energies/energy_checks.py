@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from vijax.checks import require
+from vijax.checks import require, traceable
 from vijax.families import Family, Product
 from vijax.families.construction import require_proper
 from vijax.families.product import unknown_name
@@ -73,12 +73,14 @@ def check_plates(plates: Sequence[str], local: Mapping[str, Any], joint: Sequenc
 
 
 def readable(energy: Callable[..., Any], argument: str) -> Callable[..., Any]:
-    """The energy with clear errors: for an unknown name of a variable or a statistic the error lists the known ones."""
+    """The energy with clear errors: for an unknown name of a variable or a statistic the error lists the known ones;
+    for operations that JAX cannot trace it names the line."""
 
     @functools.wraps(energy)
     def read(stats: Mapping[str, Any], *rest: Any) -> Any:
         try:
-            return energy(stats, *rest)
+            with traceable(argument):
+                return energy(stats, *rest)
         except KeyError as error:
             key = error.args[0] if error.args else None
             if not isinstance(key, str) or key in stats:

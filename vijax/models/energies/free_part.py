@@ -115,7 +115,7 @@ class GivenOthers:
     model: Model
     variables: Variables
     reads_data: ClassVar[bool] = True
-    has_groups: ClassVar[bool] = False  # their bound is one number
+    has_groups: ClassVar[bool] = False  # one bound of all of them
 
     def log_prior_at(self, x: Float[Array, " D"], others: Others) -> Float[Array, ""]:
         """Terms of the globals alone."""
