@@ -1,6 +1,8 @@
 """Models of energies that are made again from the same functions: equal, so that nothing is compiled, and pickled."""
 
+import gc
 import pickle
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -83,3 +85,15 @@ def test_a_model_made_again_is_equal_and_compiles_nothing(name):
 def test_a_model_of_other_settings_is_another():
     assert hierarchy(1.5) == hierarchy(1.5) != hierarchy(2.0)
     assert dict(hierarchy(2.0).hyper) == {"ridge": 2.0}
+
+
+def test_a_model_of_an_inner_function_is_one_while_it_is_in_use():
+    """Such a function may hold data, which must not outlive the model."""
+    bound = lambda s, y, key: coin(s, y, key)
+    make = lambda: vi.model(prior={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}, local_elbo=bound)
+    model = make()
+    assert make() is model
+    held = weakref.ref(model)
+    del model
+    gc.collect()
+    assert held() is None

@@ -30,7 +30,7 @@ from vijax.contract.queries import QUESTIONS, answers, given_by_user
 from vijax.contract.variables import FreeVariables, Z
 from vijax.families import Family, Point, Product
 from vijax.families.construction import require_proper
-from vijax.xla.by_value import Remade, by_value
+from vijax.xla.by_value import Remade, of_functions
 
 Hyper = Mapping[str, Any]
 Estimates = Mapping[str, Family | Point]
@@ -164,7 +164,7 @@ class Model(Remade):
         return describe.of_model(self)
 
 
-@by_value
+@of_functions
 def model(
     prior: Mapping[str, Family] | Callable[[Hyper], Mapping[str, Family]],
     local_elbo: Callable[..., tuple[Float[Array, " groups"], PyTree]],

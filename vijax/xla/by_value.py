@@ -12,6 +12,8 @@ import collections
 import functools
 import inspect
 import threading
+import types
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
@@ -41,7 +43,33 @@ def by_value(make: Make) -> Make:
     >>> pair(1.0) is pair(x=1.0, y=2.0), pair(1.0) is pair(1), pair(np.ones(2)) is pair(np.ones(2))
     (True, False, True)
     """
+    return _remembering(make, lambda arguments: False)
+
+
+def of_functions(make: Make) -> Make:
+    """Decorates a function as `by_value` does, for what is made of a user's functions. Where one of them was made
+    inside another function it may hold data, so that the object is remembered only while it is in use.
+
+    >>> @of_functions
+    ... def model(energy):
+    ...     return Function(energy)
+    >>> model(len) is model(len), model(lambda x: x) is model(lambda x: x)
+    (True, False)
+    """
+    return _remembering(make, lambda arguments: any(map(_is_inner, jax.tree.leaves(arguments))))
+
+
+def _is_inner(x: Any) -> bool:
+    """True for functions that another function made, bound methods and partial functions."""
+    return isinstance(x, types.MethodType | functools.partial) or (
+        inspect.isfunction(x) and "<locals>" in x.__qualname__
+    )
+
+
+def _remembering(make: Make, passes: Callable[[dict[str, Any]], bool]) -> Make:
+    """`by_value`; objects whose arguments are said to pass are remembered while somebody else holds them."""
     made: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
+    in_use: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
     signature, lock = inspect.signature(make), threading.Lock()
 
     @functools.wraps(make)
@@ -56,10 +84,15 @@ def by_value(make: Make) -> Make:
             if key in made:
                 made.move_to_end(key)
                 return made[key]
+            if (known := in_use.get(key)) is not None:
+                return known
         with outside_programs():  # it may outlive a program that is being traced
             result = _with_recipe(make(*args, **kwargs), one, args, kwargs)
         with lock:
-            _put(made, key, result)
+            if passes(bound.arguments):
+                in_use[key] = result
+            else:
+                _put(made, key, result)
         return result
 
     return one  # type: ignore[return-value]

@@ -49,7 +49,7 @@ from vijax.models.energies.energy_checks import (
 from vijax.models.energies.examples import check_finite, check_groups, kinds_of, shapes, values_like
 from vijax.models.energies.free_part import FreePart, split
 from vijax.tree import on_device, register
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import of_functions
 from vijax.xla.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
 
 EnergyFn = Callable[..., Float[Array, ""]]
@@ -150,7 +150,7 @@ class Energy:
         check_finite(data, lambda group: bool(jnp.isfinite(self.fn(at(group), group, hyper))))
 
 
-@by_value
+@of_functions
 def energy_model(
     *,
     globals: Mapping[str, Any] | Callable[[Hyper], Mapping[str, Any]],
