@@ -1,6 +1,9 @@
 """Regressions and classifiers against what is known in closed form, and against scikit-learn."""
 
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 import vijax.sklearn as vs
 from tests.programs import compiled
 
+ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 2)) * [1.0, 5.0] + [0.0, 20.0]
 Z = 1.0 + X[:, 0] - 0.1 * (X[:, 1] - 20.0)
@@ -179,3 +183,17 @@ def test_folds_share_programs_though_models_hold_their_data():
 def test_what_cannot_be_is_named(estimator, y, message):
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, y)
+
+
+def test_a_first_fit_compiles_few_programs():
+    """In a process of its own, with nothing compiled before; 90 once, most of them single operations."""
+    code = """
+import numpy as np
+from tests.programs import compiled
+from vijax.sklearn import BayesianLogisticRegression
+X = np.random.default_rng(0).normal(size=(100, 2))
+BayesianLogisticRegression().fit(X, X[:, 0] > 0).predict(X)
+print(compiled())
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert 5 < int(found.stdout) <= 30

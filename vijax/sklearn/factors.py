@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from vijax.algorithms import cavi, em
+from vijax.algorithms import cavi, em, svi
 from vijax.arguments import NotNegative, Positive, Size
 from vijax.checks import require
 from vijax.families.vector.free_normals import LowRankNormal
@@ -19,7 +19,7 @@ from vijax.inference import estep
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf
 from vijax.sklearn.parts.base import Transformer, estimator, key_of
-from vijax.sklearn.parts.rows import OfCounts, by_row, fit_rows
+from vijax.sklearn.parts.rows import InParts, OfCounts, by_row, fit_rows
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
 
@@ -152,9 +152,13 @@ def _usual(spread: np.ndarray) -> float:
 
 
 @estimator
-class GammaPoissonNMF(OfCounts, Transformer):
+class GammaPoissonNMF(OfCounts, InParts, Transformer):
     """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of everything: a Bayesian Kullback-Leibler
     NMF, in which parts that are not needed tend to lose their weight (Hoffman and Blei 2015, section 4.3).
+
+    The rates W H are posterior means, and the priors pull them away from the maximum of the likelihood: on the data
+    that were fitted, scikit-learn's NMF has the smaller Kullback-Leibler divergence. On counts that were left out the
+    two are alike. Priors of 1 come nearer to the fitted data, and predict worse.
 
     Args:
       n_components: most parts.
@@ -164,6 +168,8 @@ class GammaPoissonNMF(OfCounts, Transformer):
       max_iter: most steps.
       tol: the bound has converged when it changes by less, per row.
       random_state: an integer for results that can be repeated.
+      total_samples: for `partial_fit`, the number of rows in all; None is the number of rows seen so far.
+      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2, ...
 
     Attributes:
       components_: H times the parts' weights, posterior means, (n_components, features).
@@ -207,22 +213,50 @@ class GammaPoissonNMF(OfCounts, Transformer):
         X = self._checked(X, reset=True)
         require(X.any(), "X", "counts", "only zeros")
         with enable_x64(True):
-            model = gap_nmf(
-                X.shape[1],
-                self.n_components,
-                a=self.dictionary_prior,
-                b=self.activation_prior,
-                alpha=self.concentration,
-                estep=estep.mean_field(max_iters=50, tol=1e-4),
-            )
             hyper = {"c": np.asarray(1.0 / X.mean())}
-            found = fit_rows(cavi(model), X, key_of(self.random_state), self.max_iter, self.tol, hyper=hyper)
-            q = found.fit.posterior
-            self.gains_ = np.array(q["gains"].mean())
-            self.components_ = np.array(q["dictionary"].mean()).T * self.gains_[:, None]
-        self.lower_bound_ = float(found.bounds[-1])
-        self._keep(found.fit, found.converged, found.n_iter)
+            alg = cavi(self._model(X.shape[1]))
+            found = fit_rows(alg, X, key_of(self.random_state), self.max_iter, self.tol, hyper=hyper)
+            self._keep(found.fit, found.converged, found.n_iter)
+            self._describe()
+        self.n_samples_seen_ = len(X)  # `partial_fit` goes on from here
         return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Goes on with a minibatch of counts, by one stochastic step; the first call begins.
+
+        Args:
+          X: counts, (rows, features). The first minibatch is the start of the parts.
+          y: ignored.
+
+        Raises:
+          ValueError: as `fit`.
+        """
+        del y
+        self._check_settings()
+        is_first = not hasattr(self, "fit_")
+        X = self._checked(X, reset=is_first)
+        require(X.any() or not is_first, "X", "counts in the first minibatch", "only zeros")
+        with enable_x64(True):
+            alg = svi(self._model(X.shape[1]), step_size=self._steps())
+            self.fit_ = self._fit_part(alg, X, lambda: {"c": np.asarray(1.0 / X.mean())}, is_first)
+            self._describe()
+        return self
+
+    def _model(self, num_columns: int) -> Any:
+        return gap_nmf(
+            num_columns,
+            self.n_components,
+            a=self.dictionary_prior,
+            b=self.activation_prior,
+            alpha=self.concentration,
+            estep=estep.mean_field(max_iters=50, tol=1e-4),
+        )
+
+    def _describe(self) -> None:
+        q = self.fit_.posterior
+        self.gains_ = np.array(q["gains"].mean())
+        self.components_ = np.array(q["dictionary"].mean()).T * self.gains_[:, None]
+        self.lower_bound_ = float(self.fit_.trace["elbo"][-1])
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """The activations W of rows: posterior means."""

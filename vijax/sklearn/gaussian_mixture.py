@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vijax.algorithms import cavi, em
+from vijax.algorithms import cavi, em, svi
 from vijax.arguments import NotNegative, Positive, Size
 from vijax.families import Dirichlet, Product
 from vijax.families.discrete import stick_breaking
@@ -15,9 +15,10 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.update import kl
 from vijax.models.emission import Emission, blurred
 from vijax.models.mixtures.mixture import dp_mixture, mixture
-from vijax.sklearn.mixtures import MixtureEstimator
+from vijax.sklearn.mixtures import InPartsMixture, MixtureEstimator
 from vijax.sklearn.parts import covariances as kinds
 from vijax.sklearn.parts.base import estimator
+from vijax.sklearn.parts.rows import mean_and_spread
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 
@@ -94,11 +95,12 @@ class GaussianMixture(_Gaussian):
     def _algorithm(self) -> Algorithm:
         return em(mixture(self.emission_, init=self._start(), prior_as_point=True), update=kl())
 
-    def _prior(self, X: np.ndarray) -> Product:
+    def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
         """The prior, which EM reads only where a start leaves a component without rows."""
         dim, kind = X.shape[1], self.covariance_type
-        spread = kinds.identity(kind, dim) * max(float(X.var(axis=0).mean()), 1e-12)
-        settings = kinds.Settings(X.mean(axis=0), 0.01, dim + 2.0, (dim + 2.0) * spread)
+        mean, sd = mean_and_spread(X, weights)
+        spread = kinds.identity(kind, dim) * max(float((sd**2).mean()), 1e-12)
+        settings = kinds.Settings(mean, 0.01, dim + 2.0, (dim + 2.0) * spread)
         components = kinds.emission_of(kind, self.n_components, dim, settings).prior
         return Product({"components": components, "weights": Dirichlet.from_concentration(np.ones(self.n_components))})
 
@@ -107,7 +109,7 @@ class GaussianMixture(_Gaussian):
 
 
 @estimator
-class BayesianGaussianMixture(_Gaussian):
+class BayesianGaussianMixture(InPartsMixture, _Gaussian):
     """A Gaussian mixture by variational inference, with the arguments of scikit-learn's estimator of this name.
 
     Args:
@@ -123,6 +125,7 @@ class BayesianGaussianMixture(_Gaussian):
         n_features.
       covariance_prior: prior covariance times the degrees of freedom; None takes the covariance of X. Its shape is (D,
         D) for full and tied, (D,) for diag, a number for spherical. For tied, the prior counts once for each component.
+      total_samples, learning_decay, learning_offset: for `partial_fit`, as in `PoissonMixture`.
 
     Attributes:
       weights_, means_: posterior means.
@@ -155,22 +158,28 @@ class BayesianGaussianMixture(_Gaussian):
     def _is_process(self) -> bool:
         return self.weight_concentration_prior_type == "dirichlet_process" and self.n_components > 1
 
-    def _tol_per_row(self, rows: int) -> float:
+    def _tol_per_row(self, rows: float) -> float:
         """`tol` per row: here, as in scikit-learn, `tol` is for all rows together."""
         return self.tol / rows
 
     def _algorithm(self) -> Algorithm:
-        make = dp_mixture if self._is_process else mixture
-        return cavi(make(self.emission_, init=self._start(), prior_as_point=True))
+        return cavi(self._mixture())
 
-    def _prior(self, X: np.ndarray) -> Product:
+    def _stochastic(self) -> Algorithm:
+        return svi(self._mixture(), step_size=self._steps())
+
+    def _mixture(self) -> Any:
+        make = dp_mixture if self._is_process else mixture
+        return make(self.emission_, init=self._start(), prior_as_point=True)
+
+    def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
         kind, dim, size = self.covariance_type, X.shape[1], self.n_components
         chosen = lambda value, default: default if value is None else value
         self.weight_concentration_prior_ = chosen(self.weight_concentration_prior, 1.0 / size)
         self.mean_precision_prior_ = chosen(self.mean_precision_prior, 1.0)
-        self.mean_prior_ = np.asarray(chosen(self.mean_prior, X.mean(axis=0)), np.float64)
+        self.mean_prior_ = np.asarray(chosen(self.mean_prior, mean_and_spread(X, weights)[0]), np.float64)
         self.degrees_of_freedom_prior_ = chosen(self.degrees_of_freedom_prior, float(dim))
-        own = kinds.covariance_of_data(kind, X) + self.reg_covar * kinds.identity(kind, dim)
+        own = kinds.covariance_of_data(kind, X, weights) + self.reg_covar * kinds.identity(kind, dim)
         self.covariance_prior_ = np.asarray(chosen(self.covariance_prior, own), np.float64)
         settings = kinds.Settings(
             self.mean_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_, self.covariance_prior_

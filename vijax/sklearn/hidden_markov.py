@@ -161,7 +161,7 @@ class HiddenMarkovModel(VijaxEstimator):
         if self.emission == "poisson":
             components: Any = prior_of_rates(size, X)
         else:
-            covariance = kinds.covariance_of_data(kind, X) + self.reg_covar * kinds.identity(kind, dim)
+            covariance = kinds.covariance_of_data(kind, X, np.ones(len(X))) + self.reg_covar * kinds.identity(kind, dim)
             settings = kinds.Settings(X.mean(axis=0), 1.0, float(dim), covariance)
             components = kinds.emission_of(kind, size, dim, settings).prior
         initial = Dirichlet.from_concentration(np.full(size, float(self.startprob_prior)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import estimator
 from vijax.sklearn.parts.predictor_estimators import PredictorClassifier, PredictorRegressor, PredictorSettings
 from vijax.sklearn.parts.predictor_fits import Observation, linear_model
+from vijax.sklearn.parts.rows import mean_and_spread
 
 OF_INTERCEPT = 10.0
 """The prior standard deviation of the intercept, in units of that of the coefficients."""
@@ -29,9 +30,26 @@ class _Linear(PredictorSettings):
     tol: NotNegative = 1e-5
     _accepts_sparse: ClassVar[str | bool] = "csr"
 
-    def _prepare(self, X: np.ndarray) -> None:
-        self._mean = X.mean(axis=0) if self.fit_intercept else np.zeros(X.shape[1])
-        spread = X.std(axis=0)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fits the model.
+
+        Args:
+          X: inputs, (rows, features).
+          y: the class of each row, or its observation, in the support of the likelihood.
+          sample_weight: how often each row counts, (rows,), zero or more: a row of weight 2 is the same as two rows.
+
+        Raises:
+          ValueError: an argument out of its range, missing numbers, impossible observations, one class alone.
+
+        Warns:
+          ConvergenceWarning: the bound had not converged after `max_iter` steps.
+        """
+        base: Any = self
+        return base._fit(X, y, sample_weight)
+
+    def _prepare(self, X: np.ndarray, weights: np.ndarray) -> None:
+        mean, spread = mean_and_spread(X, weights)
+        self._mean = mean if self.fit_intercept else np.zeros(X.shape[1])
         self._spread = np.where(spread > 0, spread, 1.0)
 
     def _features(self, X: np.ndarray) -> np.ndarray:

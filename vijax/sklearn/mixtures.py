@@ -13,9 +13,9 @@ from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from vijax.algorithms import cavi, em
+from vijax.algorithms import cavi, em, svi
 from vijax.arguments import NotNegative, Positive, Size
-from vijax.checks import require_integers
+from vijax.checks import require, require_integers
 from vijax.contract import init
 from vijax.evaluate.score import log_predictive_density
 from vijax.families import Dirichlet, Product
@@ -24,7 +24,7 @@ from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixtures.mixture import mixture
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
-from vijax.sklearn.parts.rows import OfCounts, by_row, fit_rows, prior_of_rates, weights_allowed
+from vijax.sklearn.parts.rows import InParts, OfCounts, by_row, fit_rows, prior_of_rates, weighed, weights_allowed
 from vijax.xla.precision import enable_x64
 
 Start = Literal["kmeans", "k-means++", "random"]
@@ -51,12 +51,13 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
     fit_: Any
     weights_: np.ndarray
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fits the mixture.
 
         Args:
           X: observations, (rows, features).
           y: ignored.
+          sample_weight: how often each row counts, (rows,), zero or more: a row of weight 2 is the same as two rows.
 
         Raises:
           ValueError: an argument out of its range, numbers that are missing or not finite, fewer rows than components.
@@ -66,7 +67,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         """
         del y
         self._check_settings()
-        X = self._checked(X, reset=True)
+        X, weights = weighed(self._checked(X, reset=True), sample_weight)
         rows, size = len(X), self.n_components
         if rows < size:
             raise ValueError(f"Expected n_samples >= n_components but got n_components = {size}, n_samples = {rows}")
@@ -78,14 +79,16 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
                 X,
                 key_of(self.random_state),
                 self.max_iter,
-                self._tol_per_row(len(X)),
+                self._tol_per_row(weights.sum()),
                 self.n_init if state is None else 1,
-                {"prior": self._prior(X)},
+                {"prior": self._prior(X, weights)},
                 state,
+                weights=weights,
             )
             self.fit_ = found.fit
             self._describe(found.bounds)
         self._keep(found.fit, found.converged, found.n_iter)
+        self.n_samples_seen_ = float(weights.sum())  # `partial_fit` goes on from here
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> Int[np.ndarray, " rows"]:
@@ -128,7 +131,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         draws = [self._draws(rng, k, size) for k, size in enumerate(sizes)]
         return np.concatenate(draws), np.repeat(np.arange(len(sizes)), sizes)
 
-    def _tol_per_row(self, rows: int) -> float:
+    def _tol_per_row(self, rows: float) -> float:
         """`tol` as a change of the bound per row, of so many rows."""
         del rows
         return self.tol
@@ -155,8 +158,8 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         """The algorithm for the mixture of `emission_`."""
 
     @abc.abstractmethod
-    def _prior(self, X: np.ndarray) -> Any:
-        """The prior for these data."""
+    def _prior(self, X: np.ndarray, weights: np.ndarray) -> Any:
+        """The prior for these rows and weights."""
 
     @abc.abstractmethod
     def _describe(self, bounds: np.ndarray) -> None:
@@ -167,8 +170,39 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         """Draws from one component, (size, D)."""
 
 
+class InPartsMixture(InParts, MixtureEstimator):
+    """An abstract mixture with a posterior, which minibatches can be given one by one."""
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Goes on with a minibatch of rows, by one stochastic step; the first call begins, and sets the prior.
+
+        Args:
+          X: observations, (rows, features). The first minibatch is the start: it should have many rows a component.
+          y: ignored.
+
+        Raises:
+          ValueError: as `fit`; a mixture by EM.
+        """
+        del y
+        self._check_settings()
+        is_first = not hasattr(self, "fit_")
+        X = self._checked(X, reset=is_first)
+        if is_first and len(X) < self.n_components:
+            raise ValueError(f"X: expected {self.n_components} rows or more in the first minibatch, got {len(X)}.")
+        with enable_x64(True):
+            self.emission_ = self._emission(X.shape[1])
+            alg = self._stochastic()
+            self.fit_ = self._fit_part(alg, X, lambda: {"prior": self._prior(X, np.ones(len(X)))}, is_first)
+            self._describe(self.fit_.trace["elbo"])
+        return self
+
+    @abc.abstractmethod
+    def _stochastic(self) -> Algorithm:
+        """The algorithm of minibatches for the mixture of `emission_`."""
+
+
 @estimator
-class PoissonMixture(OfCounts, MixtureEstimator):
+class PoissonMixture(OfCounts, InPartsMixture):
     """A mixture of rows of independent counts, dense or sparse (made dense).
 
     Args:
@@ -178,6 +212,8 @@ class PoissonMixture(OfCounts, MixtureEstimator):
       rate_shape_prior: shape of the gamma prior of the rates.
       rate_prior: rate of this gamma prior; None makes the prior mean the mean of X, column by column.
       tol, max_iter, n_init, init_params, random_state, warm_start: as in `GaussianMixture`.
+      total_samples: for `partial_fit`, the number of rows in all; None is the number of rows seen so far.
+      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2, ...
 
     Attributes:
       weights_, rates_: posterior means, (K,) and (K, D).
@@ -200,14 +236,22 @@ class PoissonMixture(OfCounts, MixtureEstimator):
         return weights_allowed(poisson(self.n_components, dim))
 
     def _algorithm(self) -> Algorithm:
-        model = mixture(self.emission_, init=self._start(), prior_as_point=True)
+        model = self._mixture()
         return em(model) if self.inference == "em" else cavi(model)
 
-    def _prior(self, X: np.ndarray) -> Product:
+    def _stochastic(self) -> Algorithm:
+        given = self.inference
+        require(given == "variational", "inference", "'variational' for partial_fit", repr(given), "EM reads all rows.")
+        return svi(self._mixture(), step_size=self._steps())
+
+    def _mixture(self) -> Any:
+        return mixture(self.emission_, init=self._start(), prior_as_point=True)
+
+    def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
         size, given = self.n_components, self.weight_concentration_prior
-        weights = Dirichlet.from_concentration(np.full(size, 1.0 / size if given is None else float(given)))
-        rates = prior_of_rates(size, X, self.rate_shape_prior, self.rate_prior)
-        return Product({"components": rates, "weights": weights})
+        shares = Dirichlet.from_concentration(np.full(size, 1.0 / size if given is None else float(given)))
+        rates = prior_of_rates(size, X, self.rate_shape_prior, self.rate_prior, weights)
+        return Product({"components": rates, "weights": shares})
 
     def _describe(self, bounds: np.ndarray) -> None:
         self.weights_ = self._weights()

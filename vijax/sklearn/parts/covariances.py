@@ -54,13 +54,18 @@ def identity(kind: str, dim: int) -> np.ndarray:
     return np.eye(dim) if kind in ("full", "tied") else np.ones(dim) if kind == "diag" else np.ones(())
 
 
-def covariance_of_data(kind: str, X: np.ndarray) -> np.ndarray:
-    """The covariance of all rows, as a prior; the identity for one row."""
+def covariance_of_data(kind: str, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The covariance of all rows, each as often as its weight says, as a prior; the identity for one row."""
     if len(X) < 2:
         return identity(kind, X.shape[1])
-    variance = X.var(axis=0, ddof=1)
+    if np.all(weights == 1):
+        matrix, variance = np.atleast_2d(np.cov(X.T)), X.var(axis=0, ddof=1)
+    else:
+        count = max(float(weights.sum()), 2.0)  # weights may be small: they still say what rows count for
+        matrix = np.atleast_2d(np.cov(X.T, aweights=weights, ddof=0)) * count / (count - 1)
+        variance = np.diag(matrix)
     if kind in ("full", "tied"):
-        return np.atleast_2d(np.cov(X.T))
+        return matrix
     return variance if kind == "diag" else variance.mean()
 
 

@@ -18,7 +18,7 @@ from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of
 from vijax.sklearn.parts.predictor_fits import OBSERVED
-from vijax.sklearn.parts.rows import Fitted, size_with_padding
+from vijax.sklearn.parts.rows import Fitted, mean_and_spread, size_with_padding, weighed
 from vijax.xla.precision import enable_x64
 
 
@@ -51,13 +51,20 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
     def _learnt(self) -> tuple[str, ...]:
         """The names of the hyperparameters that are learnt."""
 
-    def _prepare(self, X: np.ndarray) -> None:
-        """Learns means and spreads from X, where the features need them."""
+    def _prepare(self, X: np.ndarray, weights: np.ndarray) -> None:
+        """Learns means and spreads from weighted rows of X, where the features need them."""
 
     def _features(self, X: np.ndarray) -> np.ndarray:
         return X
 
-    def _fitted(self, features: np.ndarray, y: np.ndarray, start: dict[str, Any], learnt: Collection[str]) -> Fitted:
+    def _fitted(
+        self,
+        features: np.ndarray,
+        y: np.ndarray,
+        start: dict[str, Any],
+        learnt: Collection[str],
+        weights: np.ndarray,
+    ) -> Fitted:
         return predictor_fits.fit_predictors(
             self._model(size_with_padding(len(features)), features.shape[1]),
             features,
@@ -68,6 +75,7 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
             self.max_iter,
             self.tol,
             self.learning_rate,
+            weights,
         )
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
@@ -108,15 +116,19 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         Warns:
           ConvergenceWarning: a bound had not converged after `max_iter` steps.
         """
+        return self._fit(X, y, None)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         self._check_settings()
         X, y = self._rows_and_targets(X, y)
+        X, weights, y = weighed(X, sample_weight, y)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_}.")
-        self._prepare(X)
+        self._prepare(X, weights)
         with enable_x64(True):
-            found = [self._one(self._features(X), labels == k) for k in self._positive()]
+            found = [self._one(self._features(X), labels == k, weights) for k in self._positive()]
             self.fit_ = [one.fit for one in found]
             self.hyperparameters_ = [predictor_fits.learnt_values(fit) for fit in self.fit_]
             self._describe()
@@ -143,8 +155,8 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         """The classes that have a predictor."""
         return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
 
-    def _one(self, features: np.ndarray, positive: np.ndarray) -> Fitted:
-        return self._fitted(features, np.where(positive, 1.0, -1.0), self._start(features), self._learnt())
+    def _one(self, features: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> Fitted:
+        return self._fitted(features, np.where(positive, 1.0, -1.0), self._start(features), self._learnt(), weights)
 
     def _describe(self) -> None:
         """Sets further fitted attributes."""
@@ -169,22 +181,26 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         Warns:
           ConvergenceWarning: the bound had not converged after `max_iter` steps.
         """
+        return self._fit(X, y, None)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         self._check_settings()
         X, y = self._rows_and_targets(X, y, y_numeric=True)
+        X, weights, y = weighed(X, sample_weight, y)
         y, observed = np.asarray(y, np.float64), OBSERVED[self.likelihood]
         observed.make(observed.start).check(y)
-        self._shift = float(y.mean()) if observed.is_real else 0.0
-        self._unit = float(y.std() or 1.0) if observed.is_real else 1.0
-        self._prepare(X)
+        mean, spread = mean_and_spread(y, weights)
+        self._shift, self._unit = (float(mean), float(spread) or 1.0) if observed.is_real else (0.0, 1.0)
+        self._prepare(X, weights)
         features = self._features(X)
         start = {**self._start(features), **observed.start}
         learnt = {*self._learnt(), *observed.start}
         with enable_x64(True):
-            found = self._fitted(features, (y - self._shift) / self._unit, start, learnt)
+            found = self._fitted(features, (y - self._shift) / self._unit, start, learnt, weights)
             self.fit_ = found.fit
             self.hyperparameters_ = predictor_fits.learnt_values(found.fit)
             self._describe(features.shape[1])
-        self.lower_bound_ = float(found.bounds[-1]) - len(X) * float(np.log(self._unit))
+        self.lower_bound_ = float(found.bounds[-1]) - weights.sum() * float(np.log(self._unit))
         self._keep(found.fit, found.converged, found.n_iter)
         return self
 

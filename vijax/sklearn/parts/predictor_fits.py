@@ -216,13 +216,17 @@ def fit_predictors(
     max_iter: int,
     tol: float,
     learning_rate: float,
+    weights: np.ndarray | None = None,
 ) -> Fitted:
-    """Fits the model to data: proximal-gradient steps, and gradient steps in the learnt hyperparameters."""
+    """Fits the model to rows, which count by their weights: proximal-gradient steps, and gradient steps in the learnt
+    hyperparameters."""
     adam = optax.GradientTransformation(_Init(learning_rate), _Update(learning_rate))
     more: Any = {"learn": learn(*learnt, optimizer=adam)} if learnt else {}
     data = {"site": np.arange(len(y), dtype=np.int32), "y": np.asarray(y, np.float64)}
     hyper = {name: np.asarray(value, np.float64) for name, value in start.items()} | {"inputs": Inputs.of(x)}
-    return fit_rows(pg_svi(model, **more), data, key, max_iter, tol, hyper=hyper, by_gradient=bool(learnt))
+    return fit_rows(
+        pg_svi(model, **more), data, key, max_iter, tol, hyper=hyper, by_gradient=bool(learnt), weights=weights
+    )
 
 
 def learnt_values(fit: Fit) -> dict[str, Any]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
-from sklearn.utils.validation import check_non_negative, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_non_negative, validate_data
 
+from vijax.arguments import NotNegative, Positive, inside
+from vijax.checks import require
+from vijax.contract.batch import Minibatch
 from vijax.families import Gamma
 from vijax.fitting.fit import Progress, fit
 from vijax.fitting.loader import ArrayLoader, padded_size
 from vijax.fitting.result import Fit
 from vijax.inference.compose import Algorithm
+from vijax.inference.step_size import robbins_monro
 from vijax.models.emission import Emission
-from vijax.sklearn.parts.base import as_dense
+from vijax.sklearn.parts.base import as_dense, estimator, key_of
 from vijax.xla.by_value import by_value
 
 LEAST = 64
@@ -60,6 +64,42 @@ def by_row(function: Callable[[PyTree], Any], data: PyTree) -> np.ndarray:
     return np.asarray(function(padded(data)))[:rows]
 
 
+@dataclasses.dataclass(frozen=True)
+class WeightedLoader(ArrayLoader):
+    """All rows at once, each as often as its weight says; N is the sum of the weights, or `total`."""
+
+    sample_weight: Any = ()
+    total: float | None = None
+
+    def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
+        """Batches of steps start, ..., stop - 1."""
+        total: Any = np.float64(self.sample_weight.sum() if self.total is None else self.total)
+        for batch in super().batches(start, stop):
+            weights: Any = np.zeros(len(np.asarray(batch.weights)))
+            weights[: len(self.sample_weight)] = self.sample_weight
+            yield batch._replace(num_groups=total, weights=weights)
+
+
+def weighed(X: np.ndarray, sample_weight: Any, *more: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The rows of positive weight, their weights (ones for None), and the same rows of further arrays.
+
+    Raises:
+      ValueError: weights of another number than rows, negative, not finite, or all zero.
+    """
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    require(weights.any(), "sample_weight", "a row of positive weight", "only zeros")
+    kept = weights > 0
+    return X[kept], weights[kept], *(x[kept] for x in more)
+
+
+def mean_and_spread(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted means of columns, and their standard deviations."""
+    if np.all(weights == 1):
+        return x.mean(axis=0), x.std(axis=0)
+    mean = np.average(x, axis=0, weights=weights)
+    return mean, np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weights))
+
+
 def fit_rows(
     alg: Algorithm,
     data: PyTree,
@@ -71,13 +111,17 @@ def fit_rows(
     state: Any = None,
     least: int = LEAST,
     by_gradient: bool = False,
+    weights: np.ndarray | None = None,
 ) -> Fitted:
     """Runs full-data steps until the bound per row changes by less than `tol` from one to the next, or `max_iter`
-    steps. With padding there are at least `least` rows. Where something moves `by_gradient`, at a rate in each step,
-    one step tells little: the bound per row must then stay within `tol` for `STEPS` steps."""
+    steps. With padding there are at least `least` rows. Rows count by their `weights`; None counts each once. Where
+    something moves `by_gradient`, at a rate in each step, one step tells little: the bound per row must then stay
+    within `tol` for `STEPS` steps."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
-    loader = ArrayLoader(data, size_with_padding(rows, least), seed=0)
-    settled = _Settled(tol * rows, _within if by_gradient else _any_step)
+    size = size_with_padding(rows, least)
+    is_even = weights is None or bool(np.all(weights == 1))  # the program of all fits without weights
+    loader = ArrayLoader(data, size, 0) if is_even else WeightedLoader(data, size, 0, sample_weight=np.asarray(weights))
+    settled = _Settled(tol * (rows if weights is None else float(weights.sum())), _within if by_gradient else _any_step)
     done = 0 if state is None else int(state.step)
     given = {"hyper": hyper} if state is None else {"state": state}
     found = fit(
@@ -91,6 +135,31 @@ def fit_rows(
         **given,  # type: ignore[arg-type]
     )
     return Fitted(found, settled.yes, int(found.state.step) - done, found.trace["elbo"])
+
+
+@estimator
+class InParts:
+    """Settings of estimators that can be fitted to one minibatch after the other."""
+
+    _: dataclasses.KW_ONLY
+    total_samples: Positive | None = None
+    learning_decay: Annotated[float, inside("[0, 1]")] = 0.7
+    learning_offset: NotNegative = 10.0
+
+    def _steps(self) -> Any:
+        """Step sizes (learning_offset + t)^-learning_decay, t = 1, 2, ..."""
+        return robbins_monro(offset=self.learning_offset + 1.0, kappa=self.learning_decay)
+
+    def _fit_part(self, alg: Algorithm, X: np.ndarray, hyper: Callable[[], Any], is_first: bool) -> Fit:
+        """One stochastic step on a minibatch of `total_samples` rows (None: of all rows seen so far)."""
+        own: Any = self
+        own.n_samples_seen_ = len(X) + (0 if is_first else own.n_samples_seen_)
+        total = float(own.n_samples_seen_ if self.total_samples is None else max(self.total_samples, len(X)))
+        loader = WeightedLoader(X, size_with_padding(len(X)), 0, sample_weight=np.ones(len(X)), total=total)
+        done = 0 if is_first else int(own.fit_.state.step)
+        given: dict[str, Any] = {"hyper": hyper()} if is_first else {"state": own.fit_.state}
+        own.n_batch_iter_ = done + 1
+        return fit(alg, loader, key=key_of(own.random_state), num_steps=done + 1, **given)
 
 
 class _Settled:
@@ -150,9 +219,12 @@ class OfCounts:
         return tags
 
 
-def prior_of_rates(num_components: int, X: np.ndarray, shape: float = 1.0, rate: float | None = None) -> Gamma:
-    """The prior of the rates of each component; without a `rate` its mean is the mean of the data."""
-    mean = np.maximum(X.mean(axis=0), 1e-6)
+def prior_of_rates(
+    num_components: int, X: np.ndarray, shape: float = 1.0, rate: float | None = None, weights: Any = None
+) -> Gamma:
+    """The prior of the rates of each component; without a `rate` its mean is the (weighted) mean of the data."""
+    average = X.mean(axis=0) if weights is None else mean_and_spread(X, weights)[0]
+    mean = np.maximum(average, 1e-6)
     rates: Any = shape / mean if rate is None else np.full(X.shape[1], float(rate))
     shapes: Any = np.full((num_components, X.shape[1]), float(shape))
     return Gamma.from_shape_rate(shapes, rates)

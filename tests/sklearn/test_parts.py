@@ -1,0 +1,70 @@
+"""`partial_fit`: minibatches one after the other reach the posterior of all rows."""
+
+import numpy as np
+import pytest
+
+import vijax.sklearn as vs
+
+COUNTS = np.random.default_rng(0).poisson([2.0, 9.0], (60, 2))
+EXACT = {"learning_decay": 1.0, "learning_offset": 0.0}  # steps 1 / t: the mean of what the minibatches say
+
+
+def test_steps_of_one_over_t_reach_the_exact_posterior_of_one_component():
+    model = vs.PoissonMixture(1, rate_prior=0.5, total_samples=60, **EXACT)
+    for part in np.split(COUNTS, 3):
+        model.partial_fit(part)
+    np.testing.assert_allclose(model.rates_[0], (1 + COUNTS.sum(0)) / (0.5 + 60), rtol=1e-9)
+    assert model.n_batch_iter_ == 3
+    assert model.n_samples_seen_ == 60
+
+
+def test_without_a_total_a_minibatch_stands_for_the_rows_seen_so_far():
+    model = vs.PoissonMixture(1, rate_prior=0.5, **EXACT).partial_fit(COUNTS[:20])
+    np.testing.assert_allclose(model.rates_[0], (1 + COUNTS[:20].sum(0)) / 20.5, rtol=1e-9)
+    model.partial_fit(COUNTS[20:40])  # half of 20 and half of 40 rows
+    shape = 1 + 0.5 * COUNTS[:20].sum(0) + COUNTS[20:40].sum(0)
+    np.testing.assert_allclose(model.rates_[0], shape / (0.5 + 0.5 * 20 + 0.5 * 40), rtol=1e-9)
+
+
+def test_gaussian_mixtures_find_in_parts_what_they_find_at_once():
+    rng = np.random.default_rng(1)
+    rows = rng.permutation(np.concatenate([rng.normal(-4, 1, (300, 2)), rng.normal(4, 1, (100, 2))]))
+    settings = {"n_components": 2, "random_state": 0}
+    whole = vs.BayesianGaussianMixture(**settings).fit(rows)
+    parts = vs.BayesianGaussianMixture(total_samples=400, learning_decay=1.0, learning_offset=0.0, **settings)
+    for part in np.split(rows, 8):
+        parts.partial_fit(part)
+    order, of_parts = np.argsort(whole.means_[:, 0]), np.argsort(parts.means_[:, 0])
+    np.testing.assert_allclose(parts.means_[of_parts], whole.means_[order], atol=0.1)
+    np.testing.assert_allclose(parts.weights_[of_parts], whole.weights_[order], atol=0.01)
+    assert (parts.predict(rows) == of_parts[np.argsort(order)][whole.predict(rows)]).all()
+
+
+def test_parts_of_counts_are_found_in_parts():
+    spectra = np.array([[9.0, 9.0, 0.0, 0.0], [0.0, 0.0, 9.0, 9.0]])
+    rng = np.random.default_rng(0)
+    x = rng.poisson(rng.gamma(1.0, size=(240, 2)) @ spectra)
+    nmf = vs.GammaPoissonNMF(
+        n_components=2, random_state=0, total_samples=240, learning_offset=1.0
+    )  # large first steps
+    for _ in range(20):
+        for part in np.split(x, 4):
+            nmf.partial_fit(part)
+    whole = vs.GammaPoissonNMF(n_components=2, random_state=0, tol=1e-6, max_iter=2000).fit(x)
+    shares, of_whole = (one.components_ / one.components_.sum(1, keepdims=True) for one in (nmf, whole))
+    found, right = shares[np.argsort(-shares[:, 0])], of_whole[np.argsort(-of_whole[:, 0])]
+    np.testing.assert_allclose(found, right, atol=0.03)
+    np.testing.assert_allclose(right, spectra / 18, atol=0.05)
+    assert nmf.transform(x).shape == (240, 2)
+    before = whole.components_
+    np.testing.assert_allclose(whole.partial_fit(x[:60]).components_, before, rtol=0.05)  # it goes on from the fit
+    assert whole.n_samples_seen_ == 300
+
+
+def test_parts_that_make_no_sense():
+    with pytest.raises(ValueError, match="inference: expected 'variational' for partial_fit, got 'em'"):
+        vs.PoissonMixture(1, inference="em").partial_fit(COUNTS)
+    with pytest.raises(ValueError, match="3 rows or more in the first minibatch, got 2"):
+        vs.BayesianGaussianMixture(n_components=3).partial_fit(COUNTS[:2])
+    with pytest.raises(ValueError, match="only zeros"):
+        vs.GammaPoissonNMF().partial_fit(0 * COUNTS)
