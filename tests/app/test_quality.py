@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from vijax.app.cli import main
 from vijax.app.comparing.comparison import Compared, Comparison
 from vijax.app.comparing.comparison_files import note
 from vijax.app.kinds.listing import Data
 from vijax.app.page import blocks
 from vijax.app.rows.by_row import RowScore
+from vijax.app.runs import run
 from vijax.app.runs.quality import plain_of, quality
 from vijax.data import Corpus
 from vijax.data.tables.table import Table
@@ -102,3 +104,19 @@ def test_a_sweep_whose_best_is_at_its_edge_says_so(best, words):
     said = note(Comparison(("model.num_topics",), runs, best))
     assert words in said
     assert ("that was tried" in said) == bool(words)
+
+
+def test_a_fault_of_the_remarks_loses_no_run(tmp_path, monkeypatch, capsys):
+    """It is said once the end of the run is written."""
+
+    def fail(*_):
+        raise ZeroDivisionError("a fault of the remarks")
+
+    monkeypatch.setattr(run, "quality", fail)
+    data = tmp_path / "rows.csv"
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    np.savetxt(data, rows, delimiter=",", header="a,b", comments="")
+    assert main(["fit", "mixture", "--data", str(data), "--out", str(tmp_path / "run"), "--set", "num_epochs=2"]) != 0
+    assert "a fault of the remarks" in capsys.readouterr().err
+    with np.load(tmp_path / "run" / "posterior.npz") as posterior:
+        assert len(posterior.files) > 0

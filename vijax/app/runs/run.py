@@ -285,15 +285,10 @@ def _sit(
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
     shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)
-    remarks, warned = quality(
-        Seen(result, data, config.model, score_key),
-        recorder.latest_score,
-        metrics.read_curves(folder / "metrics.jsonl"),
-        shown,
-    )
-    shown += remarks
-    for warning in warned:
-        say(f"Warning: {warning}")
+    if fault is None:
+        judged = Seen(result, data, config.model, score_key)
+        remarks, fault = _judged(judged, recorder.latest_score, folder, shown, say)
+        shown += remarks
     if listing.source.excerpts is not None and not config.page.excerpts:
         shown = without_excerpts(shown)
     try:
@@ -325,6 +320,17 @@ def _described(listing: Any, seen: Seen, say: Say) -> tuple[list[Any], Exception
             return [], error
         say(f"Warning: the posterior is not finite, and so cannot be described ({error}); it is written as it is")
         return [], None
+
+
+def _judged(seen: Seen, score: Any, folder: Path, shown: list[Any], say: Say) -> tuple[list[Any], Exception | None]:
+    """The block on whether the fit is any good, whose warnings are said; or none, and an error to raise later."""
+    try:
+        remarks, warned = quality(seen, score, metrics.read_curves(folder / "metrics.jsonl"), shown)
+    except Exception as error:
+        return [], error
+    for warning in warned:
+        say(f"Warning: {warning}")
+    return remarks, None
 
 
 @contextlib.contextmanager
