@@ -137,6 +137,7 @@ def test_what_is_not_cut_up_stays_as_it_is():
     assert not isinstance(guarded(lambda x: x)(3), jax.Array)  # nothing is traced
 
 
+@cpu
 def test_a_step_is_guarded_in_a_program_of_the_users_own():
     import vijax as vi
 
@@ -169,5 +170,5 @@ def test_an_import_changes_no_variable_starts_no_backend_and_asks_for_no_threads
     plain, ours = (run(IMPORTED.replace("IMPORT", line)) for line in ("", "import vijax"))
     assert ours.returncode == 0, ours.stderr
     assert "Warning" not in ours.stderr
-    assert "XLA" in plain.stdout
+    assert "XLA" in plain.stdout or not is_needed(jaxlib.__version__)  # older ones give their threads no name
     assert ours.stdout == plain.stdout
