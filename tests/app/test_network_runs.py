@@ -107,12 +107,19 @@ def test_a_structured_autoencoder_is_resumed_bit_for_bit_and_described(folder, t
     assert found == left(tmp_path / "whole")
     assert {"weights/concentration", "hyper/decoder/log_sd"} <= set(found)
     titles = [block.title for block in read_run(tmp_path / "run").shown]
-    assert titles == ["Networks", "Components", "Reconstructions", "Clusters"]
+    assert titles == ["Networks", "Components", "Reconstructions", "Clusters", "Is it any good?"]
 
 
 def test_images_are_rebuilt_drawn_anew_and_shown(bits, capsys):
     shown = {block.title: block for block in read_run(bits).shown}
-    assert list(shown) == ["Networks", "Latents by what they say", "Reconstructions", "New images", "Latents"]
+    assert list(shown) == [
+        "Networks",
+        "Latents by what they say",
+        "Reconstructions",
+        "New images",
+        "Latents",
+        "Is it any good?",
+    ]
     data, rebuilt = np.array(shown["Reconstructions"].images)
     assert data.shape == rebuilt.shape == (12, 16)
     assert set(np.unique(data)) == {0.0, 1.0}

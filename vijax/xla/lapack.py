@@ -76,6 +76,8 @@ def guarded(fn: Callable) -> Callable:
             jax.tree.structure(found.out_info), jax.core.eval_jaxpr(small.jaxpr, small.consts, *given)
         )
 
+    if isinstance(fn, functools.partial):
+        call.__name__ = fn.func.__name__  # the program's, too
     return call
 
 
