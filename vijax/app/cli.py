@@ -284,6 +284,25 @@ def init(model: str, /, *, data: str, out: Path | None = None, set: tuple[str, .
     return 0
 
 
+def prepare(config: Path, /, *, out: Path, data: str | None = None, set: tuple[str, ...] = (), workers: int = 1) -> int:
+    """Makes Parquet shards of texts that need not fit in memory; `vijax fit CONFIG --data OUT` reads them. Stopped and
+    called again, it goes on where it was.
+
+    Args:
+      config: a configuration of a model of documents, whose [data] says how text becomes words.
+      out: folder of the shards.
+      data: file, folder or URL of the texts; in place of data.path.
+      set: settings to change, as key=value: --set data.column=text data.min_df=20.
+      workers: processes that work side by side.
+    """
+    from vijax.app.kinds.documents import prepare_shards
+    from vijax.app.settings.config import load_config
+
+    prepare_shards(load_config(config, set, data), out, workers, say_to_stderr)
+    print(f"The shards are in {out.resolve()}. Now: vijax fit {config} --data {out}")
+    return 0
+
+
 def version() -> int:
     """Prints the version of vijax."""
     from vijax import __version__
@@ -293,7 +312,8 @@ def version() -> int:
 
 
 RUNS = (fit, resume, compare, summary, topics, transform, predict, shares, evaluate, report)
-COMMANDS: dict[str, Callable[..., int]] = {each.__name__: each for each in (*RUNS, init, configs, settings, version)}
+OTHERS = (init, prepare, configs, settings, version)
+COMMANDS: dict[str, Callable[..., int]] = {each.__name__: each for each in (*RUNS, *OTHERS)}
 
 
 def _end_of_sweep(folder: Path, found: Any) -> int:

@@ -15,3 +15,4 @@ from vijax.data.reading.checks import DataError as DataError
 from vijax.data.synthetic import lda_corpus as lda_corpus
 from vijax.data.texts.docstrings import docstring_corpus as docstring_corpus
 from vijax.data.texts.text import TextSettings as TextSettings
+from vijax.data.to_shards import prepare as prepare

@@ -14,6 +14,7 @@ import numpy as np
 from vijax.data.corpora import count_files
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
+from vijax.data.corpora.shards import holds_counts, read_shards, shard_paths
 from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.reading.cache import cached_corpus
 from vijax.data.reading.checks import Notes, fail, nearest
@@ -34,6 +35,7 @@ COUNT_FORMATS: dict[str, Callable[..., Corpus]] = {
     "matrix-market": count_files.read_matrix_market,
     "lda-c": count_files.read_lda_c,
     "uci": count_files.read_uci,
+    "shards": read_shards,
 }
 TEXT_FORMATS: dict[str, Callable[..., Texts]] = {
     "text-folder": text_files.text_folder,
@@ -55,9 +57,9 @@ ENDINGS = {
     **dict.fromkeys(SHEETS, "sheet"),
 }
 KNOWN = (
-    "a folder of .txt files, or one made by Corpus.save; .txt (one document per line), .jsonl, .csv, .tsv, .parquet, "
-    ".xlsx, .xls, .ods; LDA-C (.ldac, .dat), UCI docword*.txt, MatrixMarket (.mtx), SciPy sparse .npz, .npz with "
-    "indptr, indices and counts; most also as .gz"
+    "a folder of .txt or .parquet files, or one made by Corpus.save; .txt (one document per line), .jsonl, .csv, .tsv, "
+    ".parquet, .xlsx, .xls, .ods; LDA-C (.ldac, .dat), UCI docword*.txt, MatrixMarket (.mtx), SciPy sparse .npz, .npz "
+    "with indptr, indices and counts; most also as .gz"
 )
 
 
@@ -84,7 +86,7 @@ def read(
         corpus that has words, the words to keep, such as those of a fitted model.
       column: the column of a table that has the text; by default the column `text`, or the only one.
       format: the format of a file, when its name does not tell it: npz, matrix-market, lda-c, uci, text-folder,
-        text-lines, jsonl, csv, parquet, sheet.
+        text-lines, jsonl, csv, parquet, sheet, shards.
       encoding: encoding of text files; UTF-16 and UTF-32 are known by their byte order mark.
       separator: the letter between the cells of a csv: ",", ";", "tab" or "|"; by default found in its first
         lines.
@@ -137,6 +139,22 @@ def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpu
     return cached_corpus(path.name, key, build)
 
 
+def texts_of(source: Any, column: str | None, format: str | None, dialect: Dialect, notes: Notes) -> tuple[Texts, Any]:
+    """Pairs (title, text) of a source of texts, one by one, and what tells this source from another.
+
+    Raises:
+      DataError: it holds counts, no texts; and as `read` does.
+    """
+    if not isinstance(source, str | Path):
+        return iter(source), "pairs"
+    path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
+    with naming(path):
+        format = format or guess_format(path)
+        if format not in TEXT_FORMATS:
+            raise fail(source, "texts", f"the format {format!r}", f"pass format=; {nearest(format, TEXT_FORMATS)}")
+        return TEXT_FORMATS[format](path, column, dialect, notes), (_files(path), format, column, dialect)
+
+
 def guess_format(path: Path) -> str:
     """The format of a file or folder, by its name and, for .txt, by its first lines.
 
@@ -144,7 +162,9 @@ def guess_format(path: Path) -> str:
       DataError: there is nothing at `path`, or its format is not known.
     """
     if path.is_dir():
-        return "text-folder"
+        if not shard_paths(path):
+            return "text-folder"
+        return "shards" if holds_counts(path) else "parquet"
     check_regular(path)
     name = path.name.lower().removesuffix(".gz")
     ending = ENDINGS.get(Path(name).suffix)
@@ -152,7 +172,7 @@ def guess_format(path: Path) -> str:
         return "uci"
     if ending is None:
         raise fail(path, KNOWN, f"the ending {Path(name).suffix!r}", "rename the file, or pass format=")
-    return ending
+    return "shards" if ending == "parquet" and holds_counts(path) else ending
 
 
 def _looks_like_uci(path: Path) -> bool:
@@ -163,7 +183,7 @@ def _looks_like_uci(path: Path) -> bool:
 
 def _files(path: Path) -> list[tuple[str, int, int]]:
     """Names, sizes and times of a file, or of the files of a folder: they tell when one changed."""
-    files = text_files.text_paths(path) if path.is_dir() else [path]
+    files = [*text_files.text_paths(path), *shard_paths(path)] if path.is_dir() else [path]
     for file in files:
         check_regular(file)
     return [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +56,55 @@ def columns_of(section: DocumentData, corpus: Corpus, source: Any = None) -> Map
 
 def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
     """The documents that a [data] section names, or those of another source as that section reads them."""
-    from vijax.data import TextSettings, read
+    from vijax.data import read
+
+    return read(
+        config.path if source is None else source,
+        vocabulary=config.vocabulary,
+        format=None if config.format == "auto" else config.format,
+        sha256=config.sha256,
+        **_as_written(config),
+    )
+
+
+def _as_written(config: DocumentData) -> dict[str, Any]:
+    """Arguments of `read` that say how documents are written, and how their text becomes words."""
+    from vijax.data import TextSettings
 
     text = TextSettings(**{field.name: getattr(config, field.name) for field in dataclasses.fields(TextSettings)})
     if config.stop_words == "none":
         text = dataclasses.replace(text, stop_words=None)
-    return read(
-        config.path if source is None else source,
-        vocabulary=config.vocabulary,
-        column=config.column,
-        format=None if config.format == "auto" else config.format,
-        encoding=config.encoding,
-        separator=config.separator,
-        sheet=config.sheet,
-        text=text,
-        sha256=config.sha256,
-    )
+    return {"text": text, **{name: getattr(config, name) for name in ("column", "encoding", "separator", "sheet")}}
+
+
+def prepare_shards(config: Any, out: Path, workers: int, say: Callable[[str], None]) -> None:
+    """Makes shards of the texts of a configuration; see `vijax.data.prepare`.
+
+    Raises:
+      ConfigError: a model that reads no documents, or a number of workers below 1.
+    """
+    from vijax.data import prepare
+
+    section = config.data
+    if not isinstance(section, DocumentData):
+        raise ConfigError(f"{config.name}: expected a configuration of a model of documents, such as lda")
+    if workers < 1:
+        raise ConfigError(f"--workers: expected 1 or more, got {workers}")
+    with contextlib.ExitStack() as stack:
+        pool = None
+        if workers > 1:
+            context = multiprocessing.get_context("spawn")
+            pool = stack.enter_context(concurrent.futures.ProcessPoolExecutor(workers, context))
+        prepare(
+            section.path,
+            out,
+            vocabulary=section.vocabulary,
+            format=None if section.format == "auto" else section.format,
+            executor=pool,
+            in_flight=2 * workers,
+            progress=say,
+            **_as_written(section),
+        )
 
 
 def with_own_stop_words(config: DocumentData) -> DocumentData:

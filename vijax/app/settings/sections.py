@@ -26,7 +26,18 @@ DECIMAL = "decimal sign of text files; unset: a comma where a column has it and 
 SHEET = "sheet of a spreadsheet; unset: the first"
 SHA256 = "checksum of the file at a URL; unset: that of the first download must stay"
 Format = Literal[
-    "auto", "text-folder", "text-lines", "jsonl", "csv", "parquet", "sheet", "npz", "matrix-market", "lda-c", "uci"
+    "auto",
+    "text-folder",
+    "text-lines",
+    "jsonl",
+    "csv",
+    "parquet",
+    "sheet",
+    "npz",
+    "matrix-market",
+    "lda-c",
+    "uci",
+    "shards",
 ]
 
 

@@ -116,20 +116,9 @@ def corpus_from_texts(
     >>> corpus.vocabulary, corpus.to_scipy().toarray().tolist()
     (('cat', 'dog', 'sat'), [[1, 0, 1], [1, 1, 0]])
     """
-    if vocabulary is not None:
-        longest = 1 + max((word.count(" ") for word in vocabulary), default=0)
-        settings = dataclasses.replace(settings, ngrams=max(settings.ngrams, longest))
     corpus = CorpusBuilder(folder)
     corpus.notes = notes or corpus.notes
-    first, documents = first_texts(documents)
-    if settings.token_pattern == DEFAULT_SETTINGS.token_pattern:
-        check_spaces(first, where, corpus.notes)
-    if settings.language is not None and settings.stop_words != "auto":
-        raise fail("language", "stop_words left as they are", repr(settings.stop_words), "set one of the two")
-    if settings.stop_words == "auto":
-        corpus.language = settings.language or found_language(first, corpus.notes)
-        stop = {*stop_words_in(corpus.language)} - {*(vocabulary or ())}
-        settings = dataclasses.replace(settings, stop_words=sorted(stop))
+    settings, documents, corpus.language = settled(settings, documents, vocabulary, where, corpus.notes)
     analyze = analyzer(settings)
     with contextlib.nullcontext() if folder is None else working_folder("counting-", folder) as scratch:
         counting = CorpusBuilder(None if scratch is None else Path(scratch))
@@ -138,6 +127,33 @@ def corpus_from_texts(
         if vocabulary is None:
             vocabulary = choose_vocabulary(raw, words, settings)
         return relabel(raw, ids_in(words, vocabulary), corpus).finish(tuple(vocabulary))
+
+
+def settled(
+    settings: TextSettings,
+    documents: Iterable[tuple[str, str]],
+    vocabulary: Sequence[str] | None,
+    where: str,
+    notes: Notes,
+) -> tuple[TextSettings, Iterable[tuple[str, str]], str]:
+    """The settings with the stop words of the language that was said or found, the documents, and the language.
+
+    Raises:
+      DataError: texts without spaces between words, or both a language and stop words.
+    """
+    if vocabulary is not None:
+        longest = 1 + max((word.count(" ") for word in vocabulary), default=0)
+        settings = dataclasses.replace(settings, ngrams=max(settings.ngrams, longest))
+    first, documents = first_texts(documents)
+    if settings.token_pattern == DEFAULT_SETTINGS.token_pattern:
+        check_spaces(first, where, notes)
+    if settings.language is not None and settings.stop_words != "auto":
+        raise fail("language", "stop_words left as they are", repr(settings.stop_words), "set one of the two")
+    if settings.stop_words != "auto":
+        return settings, documents, ""
+    language = settings.language or found_language(first, notes)
+    stop = {*stop_words_in(language)} - {*(vocabulary or ())}
+    return dataclasses.replace(settings, stop_words=tuple(sorted(stop))), documents, language
 
 
 def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
@@ -158,20 +174,33 @@ def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
 
 def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, where: str) -> tuple[str, ...]:
     """Counts every word under a provisional id, and returns the words in the order of these ids."""
-    ids: collections.defaultdict[str, int] = collections.defaultdict()
-    ids.default_factory = ids.__len__
-    for block in _blocks(documents, where, corpus.notes):
+    ids = numbered_as_seen()
+    for block in blocks_of(documents, where, corpus.notes):
         titles, texts = zip(*block, strict=True)
-        bags = [collections.Counter(map(ids.__getitem__, analyze(text))) for text in texts]
-        words = np.fromiter(itertools.chain.from_iterable(bags), np.int64)
-        counts = np.fromiter(itertools.chain.from_iterable(bag.values() for bag in bags), np.int64)
-        counting.add(np.array([len(bag) for bag in bags]), words, counts)
+        counting.add(*bags_of(texts, analyze, ids))
         corpus.add_strings("titles", titles)
         corpus.add_strings("texts", map(snippet, texts))
     return tuple(ids)
 
 
-def _blocks(documents: Iterable[tuple[str, str]], where: str, notes: Notes) -> Iterator[list[tuple[str, str]]]:
+def numbered_as_seen() -> collections.defaultdict[str, int]:
+    """A mapping that gives every new word the next number."""
+    ids: collections.defaultdict[str, int] = collections.defaultdict()
+    ids.default_factory = ids.__len__
+    return ids
+
+
+def bags_of(
+    texts: Sequence[str], analyze: Callable[[str], Iterable[str]], ids: collections.defaultdict[str, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs per text, word ids and counts; new words enter `ids`."""
+    bags = [collections.Counter(map(ids.__getitem__, analyze(text))) for text in texts]
+    words = np.fromiter(itertools.chain.from_iterable(bags), np.int64)
+    counts = np.fromiter(itertools.chain.from_iterable(bag.values() for bag in bags), np.int64)
+    return np.array([len(bag) for bag in bags]), words, counts
+
+
+def blocks_of(documents: Iterable[tuple[str, str]], where: str, notes: Notes) -> Iterator[list[tuple[str, str]]]:
     """The documents in blocks of about a megabyte of text, or of one document if it is longer."""
     block, size = [], 0
     for title, text in documents:
@@ -197,21 +226,35 @@ def snippet(text: str) -> str:
 
 
 def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings) -> tuple[str, ...]:
-    """The words that the settings keep, in alphabetical order; the word ids of `raw` are places in `words`.
+    """The words that the settings keep, in alphabetical order; the word ids of `raw` are places in `words`."""
+    in_documents = np.zeros(raw.vocab_size, np.int64)
+    for _, indices, _ in raw.blocks():
+        in_documents += np.bincount(indices, minlength=raw.vocab_size)
+    return kept_words(words, in_documents, raw.word_counts(), raw.num_documents, settings)
+
+
+def kept_words(
+    words: Sequence[str], in_documents: np.ndarray, total: np.ndarray, num_documents: int, settings: TextSettings
+) -> tuple[str, ...]:
+    """The words that the settings keep, in alphabetical order.
+
+    Args:
+      words: all words.
+      in_documents: number of documents with each.
+      total: occurrences of each.
+      num_documents: number of documents.
+      settings: `min_df`, `max_df` and `max_vocabulary`.
 
     Raises:
       ValueError: a setting is out of range, or no word is kept.
     """
-    low, high = _document_limits(settings, raw.num_documents)
-    in_documents = np.zeros(raw.vocab_size, np.int64)
-    for _, indices, _ in raw.blocks():
-        in_documents += np.bincount(indices, minlength=raw.vocab_size)
+    low, high = _document_limits(settings, num_documents)
     kept = np.flatnonzero((in_documents >= low) & (in_documents <= high))
     if len(kept) == 0:
-        expected = f"some word in {low:g} to {high:g} of the {raw.num_documents} documents"
-        got = f"none of {raw.vocab_size}, the most common being in {in_documents.max()}"
+        expected = f"some word in {low:g} to {high:g} of the {num_documents} documents"
+        got = f"none of {len(in_documents)}, the most common being in {in_documents.max(initial=0)}"
         raise fail("min_df, max_df", expected, got, "lower min_df or raise max_df")
-    most_frequent_first = kept[np.argsort(-raw.word_counts()[kept], kind="stable")]
+    most_frequent_first = kept[np.argsort(-total[kept], kind="stable")]
     return tuple(sorted(words[word] for word in most_frequent_first[: settings.max_vocabulary].tolist()))
 
 

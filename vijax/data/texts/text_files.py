@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vijax.data.corpora.shards import shard_paths
 from vijax.data.reading.checks import Notes, fail, listed, nearest, whole_letters
 from vijax.data.reading.files import check_regular, parsing, read_lines, read_text
 from vijax.data.tables.formats import USUAL, Dialect, read_delimited, read_sheet
@@ -79,18 +79,20 @@ def jsonl_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = No
 
 
 def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
-    """Records of a Parquet file."""
-    check_regular(path)
-    reader = require_extra("pyarrow.parquet")
-    whole = functools.partial(parsing, path, "a whole Parquet file", "fetch or write the file again")
+    """Records of a Parquet file, or of a folder of them."""
+    reader, files = require_extra("pyarrow.parquet"), shard_paths(path)
+    whole = lambda file: parsing(file, "a whole Parquet file", "fetch or write the file again")
 
     def rows(columns: Sequence[str] | None) -> Iterator[tuple[str, int, dict[str, Any]]]:
-        with whole(), reader.ParquetFile(path) as file:
-            records = (record for batch in file.iter_batches(columns=columns) for record in batch.to_pylist())
-            yield from ((f"{path}, row {n}", n, record) for n, record in enumerate(records, 1))
+        for file in files:
+            check_regular(file)
+            with whole(file), reader.ParquetFile(file) as opened:
+                records = (record for batch in opened.iter_batches(columns=columns) for record in batch.to_pylist())
+                yield from ((f"{file}, row {n}", n, record) for n, record in enumerate(records, 1))
 
-    with whole(), reader.ParquetFile(path) as file:
-        return Records(file.schema_arrow.names, str(path), rows)
+    check_regular(files[0])
+    with whole(files[0]), reader.ParquetFile(files[0]) as file:
+        return Records(file.schema_arrow.names, str(files[0]), rows)
 
 
 RECORDS: dict[str, Callable[..., Records]] = {

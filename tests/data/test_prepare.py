@@ -1,0 +1,108 @@
+"""Shards of texts: the same corpus as `read` gives, whoever does the work and however often it is stopped."""
+
+import concurrent.futures
+import json
+import multiprocessing
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from vijax.data import DataError, TextSettings, prepare, read
+from vijax.data.to_shards import COUNTED, DONE, count_shard
+
+RNG = np.random.default_rng(0)
+WORDS = [f"{a}{b}ion" for a in ("act", "mot", "stat", "nat", "rat") for b in "abcdefghij"]
+TEXTS = [(f"t{i}", " ".join(RNG.choice(WORDS, RNG.integers(0, 40)))) for i in range(60)]
+SETTINGS = TextSettings(min_df=2, max_df=0.9, max_vocabulary=30, ngrams=2, stop_words=("actaion",))
+
+
+def same(folder, texts=TEXTS, settings=SETTINGS):
+    expected = read([text for _, text in texts], text=settings)
+    got = read(folder)
+    assert got.vocabulary == expected.vocabulary
+    assert (got.to_scipy() != expected.to_scipy()).nnz == 0
+    assert list(got.titles) == [title for title, _ in texts]
+    assert got.texts[3] == expected.texts[3]
+
+
+def test_shards_hold_the_corpus_that_read_gives(tmp_path):
+    lines = []
+    prepare(iter(TEXTS), tmp_path / "out", text=SETTINGS, shard_characters=1000, progress=lines.append)
+    same(tmp_path / "out")
+    number = json.loads((tmp_path / "out" / DONE).read_text())["shards"]
+    assert number == len(list((tmp_path / "out").glob("part-*.parquet"))) > 5
+    assert lines == [f"shards {done}: {i + 1}" for done in ("counted", "indexed") for i in range(number)]
+    assert not list((tmp_path / "out").glob("counted-*"))
+
+
+def test_threads_and_a_given_vocabulary(tmp_path):
+    words = ["motaion", "statcion", "none"]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        prepare(iter(TEXTS), tmp_path / "out", vocabulary=words, executor=pool, shard_characters=500, in_flight=3)
+    got, expected = read(tmp_path / "out"), read([text for _, text in TEXTS], vocabulary=words)
+    assert got.vocabulary == tuple(words)
+    assert (got.to_scipy() != expected.to_scipy()).nnz == 0
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [1, 4, 9, 11, 14])
+def test_what_was_stopped_goes_on(tmp_path, after):
+    calls = []
+
+    def until(line):
+        calls.append(line)
+        if len(calls) == after:
+            raise Stop
+
+    arguments = {"text": SETTINGS, "shard_characters": 1000}
+    with pytest.raises(Stop):
+        prepare(iter(TEXTS), tmp_path / "out", progress=until, **arguments)
+    with pytest.raises(DataError, match="of these texts and settings"):
+        prepare(iter(TEXTS), tmp_path / "out", shard_characters=4000)
+    more = []
+    prepare(iter(TEXTS), tmp_path / "out", progress=more.append, **arguments)
+    same(tmp_path / "out")
+    number = json.loads((tmp_path / "out" / DONE).read_text())["shards"]
+    assert len(more) == 2 * number - after  # nothing is done twice
+    assert prepare(iter(TEXTS), tmp_path / "out", progress=pytest.fail, **arguments) == tmp_path / "out"
+
+
+def test_an_other_folder_or_no_texts_are_refused(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(DataError, match="an empty folder"):
+        prepare(iter(TEXTS), tmp_path / "mine")
+    with pytest.raises(DataError, match="one document or more"):
+        prepare(iter(()), tmp_path / "none")
+    np.savez(tmp_path / "counts.npz", indptr=[0, 1], indices=[0], counts=[1])
+    with pytest.raises(DataError, match="expected texts, got the format 'npz'"):
+        prepare(tmp_path / "counts.npz", tmp_path / "counts")
+
+
+def killed(target, texts, settings):
+    """Counts as usual; the worker of one shard is killed when another has done the first."""
+    if "t20" not in dict(texts):
+        return count_shard(target, texts, settings)
+    while not (target.parent / COUNTED.format(0)).exists():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_processes_and_one_that_is_killed(tmp_path, monkeypatch):
+    arguments = {"text": SETTINGS, "shard_characters": 1000}
+    spawn = multiprocessing.get_context("spawn")
+    with monkeypatch.context() as patched, concurrent.futures.ProcessPoolExecutor(2, spawn) as pool:
+        patched.setattr("vijax.data.to_shards.count_shard", killed)
+        with pytest.raises(DataError, match="one that was killed, perhaps for memory"):
+            prepare(iter(TEXTS), tmp_path / "out", executor=pool, **arguments)
+    assert (tmp_path / "out" / COUNTED.format(0)).exists()
+    with concurrent.futures.ProcessPoolExecutor(2, spawn) as pool:
+        prepare(iter(TEXTS), tmp_path / "out", executor=pool, **arguments)
+    same(tmp_path / "out")

@@ -1,0 +1,264 @@
+"""`prepare` makes Parquet shards of texts that need not fit in memory, by as many workers as there are.
+
+Two passes over blocks of documents, each a pure function that reads and writes files:
+
+    count    texts of block i          -> counted-i.parquet   bags over the words of the block, which it lists
+    index    counted-i.parquet         -> part-i.parquet      the same bags over the chosen vocabulary
+
+Between them one process adds up in how many documents each word is, and chooses the vocabulary. Memory holds the words
+seen and a few blocks, never the documents. Files are written wholly or not at all, so a run that was stopped goes on
+where it was.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vijax.data.corpora.shards import pairs_of, record_batches
+from vijax.data.read import DEFAULT_SETTINGS, texts_of
+from vijax.data.reading.checks import Notes, fail
+from vijax.data.reading.files import kind_of, read_lines, read_vocabulary
+from vijax.data.tables.formats import Dialect, Separator
+from vijax.data.texts.text import (
+    TextSettings,
+    analyzer,
+    bags_of,
+    blocks_of,
+    kept_words,
+    numbered_as_seen,
+    settled,
+    snippet,
+    stop_words_of,
+)
+from vijax.extras import require_extra
+from vijax.files import write_atomically, write_text
+
+SHARD_CHARACTERS = 1 << 24
+"""Characters of text in a shard, at least, but for the last."""
+BEGUN, DONE, VOCABULARY = "preparing.json", "prepared.json", "vocabulary.txt"
+COUNTED = "counted-{:06}.parquet"
+
+
+def prepare(
+    source: str | Path | Iterable[tuple[str, str]],
+    out: str | Path,
+    *,
+    column: str | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    separator: Separator | None = None,
+    sheet: str | None = None,
+    text: TextSettings = DEFAULT_SETTINGS,
+    vocabulary: str | Path | Sequence[str] | None = None,
+    executor: concurrent.futures.Executor | None = None,
+    in_flight: int | None = None,
+    shard_characters: int = SHARD_CHARACTERS,
+    progress: Callable[[str], None] | None = None,
+) -> Path:
+    """Makes shards of texts: `vijax.data.read(out)`, `vijax.fit(alg, out)` and `vijax fit` read them.
+
+    Called again with the same arguments after it was stopped, in whatever way, it goes on where it was.
+
+    Args:
+      source: file, folder or address of texts, as `vijax.data.read` takes them; or pairs (title, text) one by one, in
+        the same order when it is called again.
+      out: folder of the shards (`vijax.data.corpora.shards` says what is in them).
+      column: the column of a table that has the text.
+      format: format of a file whose name does not tell it.
+      encoding: encoding of text files.
+      separator: the letter between the cells of a csv.
+      sheet: the sheet of a spreadsheet.
+      text: settings by which text becomes words.
+      vocabulary: words to keep, or a file of them; by default chosen by `text`.
+      executor: anything with the interface of `concurrent.futures.Executor`: processes of this machine
+        (`ProcessPoolExecutor`), or of a cluster (Dask's `client.get_executor()`), whose machines must see `out`. None
+        works in this process.
+      in_flight: shards that wait or are worked on at once; by default two for each processor of this machine.
+      shard_characters: characters of text in a shard, at least. A worker holds one shard at a time.
+      progress: function that is given a line after each shard.
+
+    Returns:
+      `out`.
+
+    Raises:
+      ValueError: no documents, a wrong setting, or `out` holds something else.
+
+    >>> import tempfile
+    >>> folder = prepare([("a", "The cat sat."), ("b", "A dog, a cat!")], tempfile.mkdtemp() + "/shards")
+    >>> from vijax.data import read
+    >>> read(folder).vocabulary
+    ('cat', 'dog', 'sat')
+    """
+    out, notes, words = Path(out), Notes(), read_vocabulary(vocabulary)
+    where = str(source) if isinstance(source, str | Path) else "source"
+    documents, key = texts_of(source, column, format, Dialect(encoding, separator, sheet=sheet), notes)
+    digest = hashlib.sha256(repr((key, text, words, shard_characters)).encode()).hexdigest()
+    if _is_done(out, digest):
+        return out
+    text, documents, language = settled(text, documents, words, where, notes)
+    text = dataclasses.replace(text, stop_words=stop_words_of(text.stop_words))  # a file is not on every machine
+    run = functools.partial(_run, executor, in_flight or 2 * (os.cpu_count() or 1), progress or (lambda line: None))
+    parts = enumerate(_shards(blocks_of(documents, where, notes), shard_characters))
+    number = run("counted", count_shard, ((out / COUNTED.format(i), part, text) for i, part in parts))
+    if number == 0:
+        raise fail(where, "one document or more", "none", "check the path, the file ending and the column")
+    if not (out / VOCABULARY).exists():
+        chosen = _chosen(out, number, text) if words is None else words
+        write_text(out / VOCABULARY, "".join(f"{word}\n" for word in chosen))
+    run("indexed", index_shard, ((out / f"part-{i:06}.parquet", out / COUNTED.format(i)) for i in range(number)))
+    said = {"made of": digest, "shards": number, "language": language, "notes": notes.texts()}
+    write_text(out / DONE, json.dumps(said, indent=1))
+    for path in [*out.glob("counted-*"), out / BEGUN]:
+        path.unlink(missing_ok=True)
+    return out
+
+
+# --- what workers do: pure functions from files to files -----------------------------------------------------------
+def count_shard(target: Path, texts: Sequence[tuple[str, str]], settings: TextSettings) -> None:
+    """Counts the words of some texts, under numbers of their own; the file's metadata have the words, the texts that
+    each is in, and how often it occurs."""
+    ids = numbered_as_seen()
+    titles, bodies = zip(*texts, strict=True)
+    lengths, words, counts = bags_of(bodies, _analyzer(settings), ids)
+    said = {
+        b"words": "\n".join(ids).encode(),
+        b"in_documents": np.bincount(words, minlength=len(ids)).astype(np.int64).tobytes(),
+        b"total": np.bincount(words, counts, len(ids)).astype(np.int64).tobytes(),
+    }
+    _write(target, (lengths, words, counts), {"title": titles, "text": list(map(snippet, bodies))}, said)
+
+
+def index_shard(target: Path, counted: Path) -> None:
+    """Writes the bags of a counted shard over the vocabulary that lies beside it; other words are left out."""
+    ids = {word: i for i, word in enumerate(read_lines(counted.parent / VOCABULARY))}
+    new_id = np.array([ids.get(word, -1) for word in _summary(counted)[0]], np.int64)
+    parts: list[tuple[np.ndarray, ...]] = []
+    beside: dict[str, list[str]] = {"title": [], "text": []}
+    for row, batch in record_batches(counted):
+        lengths, old, counts = pairs_of(batch, counted, row)
+        kept = new_id[old] >= 0
+        ends = np.concatenate([[0], np.cumsum(kept)])[np.concatenate([[0], np.cumsum(lengths)])]
+        parts.append((np.diff(ends), new_id[old][kept], counts[kept]))
+        for name, strings in beside.items():
+            strings.extend(batch.column(name).to_pylist())
+    _write(target, tuple(np.concatenate(part) for part in zip(*parts, strict=True)), beside, {})
+
+
+_analyzer = functools.lru_cache(maxsize=1)(analyzer)  # a worker makes it once
+
+
+def _write(
+    target: Path, bags: tuple[np.ndarray, ...], beside: dict[str, Sequence[str]], said: dict[bytes, bytes]
+) -> None:
+    arrow, parquet = require_extra("pyarrow"), require_extra("pyarrow.parquet")
+    offsets = np.concatenate([[0], np.cumsum(bags[0])]).astype(np.int32)
+    lists = (arrow.ListArray.from_arrays(offsets, part.astype(np.int32)) for part in bags[1:])
+    columns = dict(zip(("ids", "counts"), lists, strict=True))
+    columns |= {name: arrow.array(list(strings), arrow.string()) for name, strings in beside.items()}
+    table = arrow.table(columns).replace_schema_metadata(said)
+    write_atomically(target, lambda file: parquet.write_table(table, file))
+
+
+def _summary(counted: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """The words of a counted shard, the documents with each, and its occurrences."""
+    said = require_extra("pyarrow.parquet").read_schema(counted).metadata
+    words = said[b"words"].decode().split("\n") if said[b"words"] else []
+    return words, np.frombuffer(said[b"in_documents"], np.int64), np.frombuffer(said[b"total"], np.int64)
+
+
+# --- what one process does ----------------------------------------------------------------------------------------
+def _is_done(out: Path, digest: str) -> bool:
+    """Makes the folder, or looks at what is in it: True where all is done. DataError where it is of other arguments."""
+    if (kind := kind_of(out)) not in ("none", "a folder"):
+        raise fail(out, "a new folder", kind, "give another name")
+    out.mkdir(parents=True, exist_ok=True)
+    begun = next((path for name in (DONE, BEGUN) if (path := out / name).exists()), None)
+    if begun is None:
+        if any(out.iterdir()):
+            raise fail(out, "an empty folder", "one with files in it", "give a new folder")
+        write_text(out / BEGUN, json.dumps({"made of": digest}))
+    elif json.loads(begun.read_text(encoding="utf-8")).get("made of") != digest:
+        remedy = "give a new folder, or the same texts and settings to go on"
+        raise fail(out, "shards of these texts and settings", "others, which were made or begun there", remedy)
+    return begun is not None and begun.name == DONE
+
+
+def _run(
+    executor: concurrent.futures.Executor | None,
+    in_flight: int,
+    progress: Callable[[str], None],
+    done: str,
+    task: Callable[..., None],
+    jobs: Iterable[tuple[Any, ...]],
+) -> int:
+    """Calls a function of files for every job whose file, its first argument, is not there; returns how many jobs there
+    are. Memory holds no more jobs than are in flight."""
+    number, running = 0, set()
+    finished = lambda: progress(f"shards {done}: {number - len(running)}")
+    for job in jobs:
+        number += 1
+        if job[0].exists():
+            continue
+        if executor is None:
+            task(*job)
+            finished()
+            continue
+        running.add(executor.submit(task, *job))
+        while len(running) >= in_flight:
+            running = _after_the_first(running)
+            finished()
+    while running:
+        running = _after_the_first(running)
+        finished()
+    return number
+
+
+def _after_the_first(running: set[concurrent.futures.Future]) -> set[concurrent.futures.Future]:
+    """The calls that are left when one or more have ended. Raises what they raised."""
+    ended, left = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+    try:
+        for each in ended:
+            each.result()
+    except concurrent.futures.BrokenExecutor as error:
+        remedy = "run the same again: it goes on where it was; fewer workers need less memory"
+        raise fail("executor", "workers that live", "one that was killed, perhaps for memory", remedy) from error
+    return left
+
+
+def _shards(blocks: Iterator[list[tuple[str, str]]], characters: int) -> Iterator[list[tuple[str, str]]]:
+    """The documents in parts of at least so many characters."""
+    part: list[tuple[str, str]] = []
+    size = 0
+    for document in itertools.chain.from_iterable(blocks):
+        part.append(document)
+        size += len(document[1])
+        if size >= characters:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _chosen(out: Path, number: int, settings: TextSettings) -> tuple[str, ...]:
+    """The vocabulary of all counted shards."""
+    ids = numbered_as_seen()
+    totals = np.zeros((2, 0), np.int64)
+    documents = 0
+    for i in range(number):
+        words, in_documents, total = _summary(out / COUNTED.format(i))
+        places = np.array([ids[word] for word in words], np.int64)
+        totals = np.pad(totals, ((0, 0), (0, len(ids) - totals.shape[1])))
+        totals[:, places] += np.stack([in_documents, total])
+        documents += require_extra("pyarrow.parquet").read_metadata(out / COUNTED.format(i)).num_rows
+    return kept_words(tuple(ids), totals[0], totals[1], documents, settings)
