@@ -84,3 +84,8 @@ def test_a_bare_number_is_no_schedule(algorithm):
     )
     with pytest.raises(ValueError, match=r"step_size: expected a schedule of vijax\.step_size, got 0\.1\. vijax"):
         algorithm(coin, step_size=0.1)
+
+
+def test_the_share_of_the_data_chooses_the_rule():
+    rule = vi.step_size.by_share(vi.step_size.constant(0.5), lambda share: vi.step_size.constant(share))
+    assert [float(rule.of(share)(0)) for share in (1.0, 0.25)] == [0.5, 0.25]

@@ -19,7 +19,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,7 @@ def prepare(
     """
     out, notes, words = Path(out), Notes(), read_vocabulary(vocabulary)
     where = str(source) if isinstance(source, str | Path) else "source"
+    documents: Iterable[tuple[str, str]]
     documents, key = texts_of(source, column, format, Dialect(encoding, separator, sheet=sheet), notes)
     digest = hashlib.sha256(repr((key, text, words, shard_characters)).encode()).hexdigest()
     if _is_done(out, digest):
@@ -159,7 +160,7 @@ _analyzer = functools.lru_cache(maxsize=1)(analyzer)  # a worker makes it once
 
 
 def _write(
-    target: Path, bags: tuple[np.ndarray, ...], beside: dict[str, Sequence[str]], said: dict[bytes, bytes]
+    target: Path, bags: tuple[np.ndarray, ...], beside: Mapping[str, Sequence[str]], said: dict[bytes, bytes]
 ) -> None:
     arrow, parquet = require_extra("pyarrow"), require_extra("pyarrow.parquet")
     offsets = np.concatenate([[0], np.cumsum(bags[0])]).astype(np.int32)
@@ -204,7 +205,8 @@ def _run(
 ) -> int:
     """Calls a function of files for every job whose file, its first argument, is not there; returns how many jobs there
     are. Memory holds no more jobs than are in flight."""
-    number, running = 0, set()
+    number = 0
+    running: set[concurrent.futures.Future] = set()
     finished = lambda: progress(f"shards {done}: {number - len(running)}")
     for job in jobs:
         number += 1

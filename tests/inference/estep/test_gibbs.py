@@ -131,3 +131,11 @@ def test_same_key_same_draws():
     run = lambda seed: sample(estep.gibbs(2, 1), rows, counts, alpha, jax.random.key(seed), 5).token_topics
     np.testing.assert_array_equal(run(0), run(0))
     assert not np.array_equal(run(0), run(1))
+
+
+def test_random_words_use_both_words_of_the_seed_and_the_stream():
+    from vijax.inference.estep.gibbs import random_words
+
+    draw = lambda a, b, t: np.asarray(random_words(jnp.asarray([a, b], jnp.uint32), jnp.int32(t), (50,)))
+    first = draw(1, 2, 0)
+    assert all((draw(*other) != first).mean() > 0.9 for other in [(5, 2, 0), (1, 5, 0), (1, 2, 5)])

@@ -131,3 +131,12 @@ def test_slope_and_curvature_are_derivatives_of_the_value(name):
         np.testing.assert_allclose(got.slope, by_m, atol=1e-10)
         if name != "laplace":
             np.testing.assert_allclose(got.curvature, by_v + jnp.swapaxes(by_v, 1, 2), atol=1e-10)
+
+
+def test_bohnings_bound_is_its_formula_for_counts():
+    """l(m) - W tr(A V) / 2 with A = (I - 11'/K) / 2; W = 3 tokens."""
+    lik = likelihood.softmax(3)
+    args = (jnp.asarray(COUNTS, jnp.float32), jnp.asarray(MEAN, jnp.float32), jnp.asarray(COV, jnp.float32))
+    loss = 3 * np.trace(0.5 * (np.eye(3) - 1 / 3) @ COV[0]) / 2
+    expected = lik.log_prob(args[0][0], args[1][0]) - loss
+    np.testing.assert_allclose(expectation.bohning()(lik, *args, None).value[0], expected, rtol=1e-6)
