@@ -30,7 +30,7 @@ class Case(NamedTuple):
     make: makes the model, in the precision of the moment.
     batches: of a run, one after the other and from the start again.
     choices: of the row.
-    draws_locals: the E-step draws, by a key that every device has of its own.
+    draws_locals: the E-step draws, by a key of each group.
     """
 
     row: Any
@@ -228,11 +228,12 @@ def pieces_of(batch, count):
     return batch._replace(data=cut(batch.data, count), weights=weights), axes
 
 
-def in_pieces(model, count):
-    """The model whose bound of a batch is the sum of those of its pieces, each by the key of a device of its own: so
-    one device draws the locals that many do."""
+def by_group(model):
+    """The model whose bound of a batch is the sum of those of its groups, each by a key of its own."""
 
     def local_elbo(hyper, stats, batch, key, estep):
+        count = jax.tree.leaves(batch.data)[0].shape[0]
+        key = key if model.form.documents is None else jax.random.fold_in(key, 0)  # of documents of one length
         pieces, axes = pieces_of(batch, count)
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(count))
         one = lambda batch, key: model.local_elbo(hyper, stats, batch, key, estep)
@@ -288,9 +289,8 @@ def differences(name, split, counts, steps=3):
         return told
 
     alone = lambda model: run(row(model, **choices).step, lambda state: state)
-    found, whole = [], None if draws_locals else alone(model)
+    found, whole = [], alone(by_group(model) if draws_locals else model)
     for count in counts:
-        whole = alone(in_pieces(model, count)) if draws_locals else whole
         first = lambda state: jax.tree.map(lambda x: x[0], state)._replace(local=joined(state.local))
         apart = run(split(parts.step, batches[0], count), first)
         found += [f"{name} on {count}: {line}" for line in _unlike(whole, apart, batches[0].weights)]

@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from vijax import constrain, families, models, reference, topics
+from vijax import constrain, families, models, reference, scale, topics
 from vijax.adapters import from_numpyro, from_tfp
 from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
 from vijax.app.load import load
@@ -160,6 +160,7 @@ __all__ = [
     "pg_svi",
     "plots",
     "reference",
+    "scale",
     "sites",
     "sklearn",
     "ssvi",

@@ -11,7 +11,7 @@ LISTED = re.compile(
     r"^\.\. currentmodule:: (\S+)\n\n\.\. autosummary::\n   :toctree: generated\n\n((?:   \S+\n)+)", re.MULTILINE
 )
 PARTS = """checkpoint constrain data emission estep estimand estimator evaluate expectation families guides init
-likelihood messages models objective observed plots reference sites sklearn step_size topics trust update"""
+likelihood messages models objective observed plots reference scale sites sklearn step_size topics trust update"""
 """Names that are modules; most have a section of their own."""
 
 

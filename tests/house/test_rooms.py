@@ -21,6 +21,7 @@ ROOMS = [
     "topics",
     "evaluate",
     "models",
+    "scale",
     "fitting",
     "algorithms",
     "reference",

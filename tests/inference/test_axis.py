@@ -15,7 +15,6 @@ import vijax as vi
 from tests import axis_cases
 from tests.axis_cases import CASES, Case, by_vmap, differences
 from vijax import algorithms
-from vijax.inference.wrappers.axis import device_key
 
 KEY, DEVICES = jax.random.key(0), 8
 CHEAP = [
@@ -72,7 +71,7 @@ def test_a_fit_of_data_on_many_devices_says_that_it_uses_one():
         check=True,
     )
     assert "data: they are split over 8 devices, and vijax.fit computes on one" in done.stderr
-    assert "over_axis" in done.stderr
+    assert "vijax.fit(..., mesh=vijax.scale.mesh(8))" in done.stderr
 
 
 def test_every_row_has_a_case():
@@ -82,10 +81,26 @@ def test_every_row_has_a_case():
     assert {getattr(vi, row) for row in rows} == {case.row for case in CASES.values()}
 
 
-def test_draws_of_the_locals_differ_between_devices():
-    """With one key for all, eight times the same groups would say what they say once."""
-    keys = jax.vmap(lambda key: device_key("data", key), in_axes=None, axis_size=DEVICES, axis_name="data")(KEY)
-    assert len(np.unique(jax.random.key_data(keys), axis=0)) == DEVICES
+NOISY = vi.model(
+    prior={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
+    local_elbo=lambda s, y, key: (y + jax.random.normal(key, y.shape), None),
+)
+"""A bound whose groups say nothing but what they draw."""
+
+
+@pytest.mark.parametrize("rows", [None, np.arange(16, dtype=np.int32)[::-1].copy()])
+def test_each_group_draws_by_its_row_on_any_number_of_devices(rows):
+    """By the row that the batch says, else by its place: no two draw alike, and none otherwise on more devices."""
+    alg, batch = vi.svi(NOISY, axis="data"), vi.Minibatch(np.zeros(16), 20.0, rows=rows)
+    step = lambda key, state, data, rows: alg.step(key, state, batch._replace(data=data, rows=rows))[1].per_group
+    drawn = {}
+    for count in (1, 2, 8):
+        data, places = axis_cases.cut(batch.data, count), None if rows is None else axis_cases.cut(rows, count)
+        along = jax.vmap(step, (None, None, 0, None if rows is None else 0), axis_name="data")
+        drawn[count] = np.ravel(along(KEY, alg.init(KEY), data, places))
+    assert np.array_equal(drawn[1], drawn[2])
+    assert np.array_equal(drawn[1], drawn[8])
+    assert len(np.unique(drawn[1])) == 16
 
 
 def test_the_group_that_is_not_finite_is_found_in_its_part():

@@ -23,6 +23,7 @@ def fit(
     out: Path | None = None,
     set: tuple[str, ...] = (),
     sweep: str | None = None,
+    devices: int | None = None,
 ) -> int:
     """Fits a model to data, and leaves a run folder: summary.txt, report.html, posterior.npz, checkpoints.
 
@@ -33,7 +34,9 @@ def fit(
       out: new folder for the run; runs/NAME-1, runs/NAME-2, ... if not given.
       set: settings to change, as key=value: --set model.num_topics=100 fit.num_epochs=20.
       sweep: a setting and its values: --sweep model.num_topics=10,20,50 fits a run for each, and compares them.
+      devices: number of devices over which each batch is split; in place of fit.devices.
     """
+    set = set if devices is None else (*set, f"fit.devices={devices}")
     if sweep is not None:
         from vijax.app.runs.sweep import sweep as sweep_over
 

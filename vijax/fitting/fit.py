@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
 from vijax.arguments import Positive, Size
@@ -37,6 +38,8 @@ from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Sta
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
+from vijax.scale.place import Here, There, place
+from vijax.scale.steps import on_mesh
 from vijax.topics.decision import settled
 from vijax.xla import keys
 from vijax.xla.precision import enable_x64
@@ -103,6 +106,7 @@ def fit(
     tol: Positive | None = None,
     max_bad_steps: int = 10,
     throw: bool = True,
+    mesh: Mesh | None = None,
 ) -> Fit:
     """Runs an algorithm over data.
 
@@ -141,6 +145,10 @@ def fit(
       throw: raise `DivergedError` where a fit diverged, most of its steps were skipped, or the bound of a log density
         is seen to grow without limit; otherwise `fit.status` and `fit.verdict` say so. `fit.verdict` also says whether
         to trust a fit that has finished.
+      mesh: devices of this process (`vijax.scale.mesh(8)`), along one axis. Each batch is split over them by groups;
+        batches that they do not divide are padded, and padding weighs nothing. The fit is that of one device up to
+        rounding, and its result lies on one. Locals that are drawn are drawn by group, the same on any number of
+        devices, one included; without a mesh they are others (`docs/how-to/devices.md`).
 
     Steps whose value or gradient is not finite are skipped: the state stays as it was. `fit.num_skipped` counts them.
 
@@ -175,8 +183,11 @@ def fit(
         )
     check_not_forked()
     check_key(key)
-    warn_of_many_devices(data)
     check_whole(alg)
+    if mesh is None:
+        warn_of_many_devices(data)
+    else:
+        on_mesh(alg, mesh)  # it refuses what cannot be done
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec
     loader = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
@@ -195,9 +206,12 @@ def fit(
     usual = 50 if loader.steps_per_epoch == 1 else 10  # a short run has as many: it shares the program of a long one
     length = min(steps_per_chunk or usual, max(total, usual))
     rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
-    chunks = _Chunks(runs, loader, key_run, length, total, rule)
+    where = place(mesh, state)
+    there = where.algorithm(alg, loader)
+    steps = runs if there is alg else there if restarts == 1 else many(there, restarts)
+    chunks = _Chunks(runs, loader, key_run, length, total, rule, where, steps.step)
     status, traces = _run(chunks, state, callbacks, max_bad_steps)
-    alone, trace = _view(chunks.state, _joined(traces))
+    alone, trace = _view(where.plain(chunks.state), _joined(traces))
     judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if spec.model.free is not None else None
     result = _judged(Fit(alg, alone, trace, _after_skips(status, alone), judge=judge), loader, key_run)
     if throw and result.status in FAILED:
@@ -286,9 +300,18 @@ class _Chunks:
     """Runs chunks one after the other; holds the one live state (each chunk consumes the state of the chunk before)."""
 
     def __init__(
-        self, alg: Algorithm, loader: Loader, key: PRNGKeyArray, length: int, total: int, rule: _Rule | None = None
+        self,
+        alg: Algorithm,
+        loader: Loader,
+        key: PRNGKeyArray,
+        length: int,
+        total: int,
+        rule: _Rule | None,
+        where: Here | There,
+        step: Callable,
     ):
-        self.alg, self.loader, self.key, self.length, self.total = alg, loader, key, length, total
+        self.alg, self.loader, self.key, self.length, self.total = alg, where.loader(loader), key, length, total
+        self.where, self.step = where, step  # where it runs, and the algorithm's step there
         self.rule = rule  # a chunk ends where convergence is judged
         self.is_watched = rule is not None and rule.window > 0
         self.state: Any  # State or Many
@@ -301,8 +324,9 @@ class _Chunks:
         source = inputs if is_fixed else _prefetched(inputs)  # nothing to fetch, and a thread would cost time
         with contextlib.closing(source):
             for batches, count in source:
+                there = self.where.state(self.state)
                 self.state, told = run_chunk(
-                    self.alg.step, self.length, self.key, self.state, batches, np.int32(count), self.is_watched
+                    self.step, self.length, self.key, there, batches, np.int32(count), self.is_watched
                 )
                 done += count
                 trace = self._trace(told, done, count)
@@ -316,14 +340,14 @@ class _Chunks:
     def _inputs(self, start: int) -> Generator[tuple[Any, int]]:
         """Stacked batches of each chunk; full data are put on the device once."""
         if self.loader.steps_per_epoch == 1:
-            fixed = jax.device_put(stacked(self.loader.batches(0, 1), 1, 1))
+            fixed = self.where.batches(stacked(self.loader.batches(0, 1), 1, 1))
             for count in self._counts(start):
                 yield fixed, count
             return
         batches = self.loader.batches(start, self.total)
         for count in self._counts(start):
             for alike in runs_of_one_shape(itertools.islice(batches, count)):
-                yield jax.device_put(stacked(iter(alike), self.length, len(alike))), len(alike)
+                yield self.where.batches(stacked(iter(alike), self.length, len(alike))), len(alike)
 
     def _counts(self, first: int) -> Iterator[int]:
         """The number of steps of each chunk."""
@@ -398,8 +422,8 @@ def _verdict(state: State | Many, rule: _Rule | None, max_bad_steps: int, interr
 
 
 def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:
-    loader = chunks.loader
-    state, trace = _view(chunks.state, trace)
+    loader, whole = chunks.loader, chunks.where.plain(chunks.state)
+    state, trace = _view(whole, trace)
     return Progress(
         done,
         chunks.total,
@@ -413,7 +437,7 @@ def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping:
         loader.num_words,
         chunks.alg,
         stopping,
-        chunks.state,
+        whole,
         None if chunks.rule is None else chunks.rule.gain(chunks.state),
     )
 

@@ -42,7 +42,7 @@ def warn_of_many_devices(data: Any) -> None:
     if most > 1:
         warnings.warn(
             f"data: they are split over {most} devices, and vijax.fit computes on one; they are copied. To use "
-            f"all {most}, run the steps of vijax.over_axis(alg, name) inside jax.shard_map (docs/how-to/gpu.md).",
+            f"all {most}: vijax.fit(..., mesh=vijax.scale.mesh({most})) (docs/how-to/devices.md).",
             UserWarning,
             stacklevel=3,
         )
@@ -89,7 +89,7 @@ def _check_parts(num_parts: int, loader: Loader) -> None:
 def check_whole(alg: Algorithm) -> None:
     """Raises ValueError at an algorithm whose steps take batches in parts: a fit gives them whole ones."""
     split = [own for own in alg.wrappers if own.splits_batch]
-    remedy = "Leave over_axis (axis) out, or call its step inside jax.shard_map in a loop of your own."
+    remedy = "Leave over_axis (axis) out, and give mesh=; or call its step in jax.shard_map in a loop of your own."
     require(not split, "alg", "an algorithm whose step takes a whole batch", split, remedy)
 
 

@@ -131,6 +131,7 @@ def check_at_once(config: Any, entries: Mapping[str, Entry]) -> None:
     starts = "auto has starts of its own: algorithm.num_starts" if name == "auto" else "dadvi has sixteen starts"
     for key, is_set, why in (
         ("restarts", config.fit.restarts > 1, starts),
+        ("devices", config.fit.devices is not None, f"{name} computes on one device"),
         ("convergence", config.fit.convergence is not None, f"{name} judges by itself when it has converged"),
         ("batch_size", name == "dadvi" and config.fit.batch_size is not None, "dadvi reads all the data at every step"),
     ):

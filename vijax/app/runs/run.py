@@ -57,6 +57,7 @@ from vijax.fitting.fit import Status, fit
 from vijax.fitting.interrupt import heard_while_busy
 from vijax.fitting.result import Fit
 from vijax.fitting.status import SkippedStepsWarning, skipped_text
+from vijax.scale import mesh, on_mesh
 
 MOST_STEPS = 2**31 - 1
 """The counter of steps has 32 bits."""
@@ -182,6 +183,8 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
             f"fit.num_epochs: expected passes over the data of 1 to {MOST_STEPS:,} steps in all, got "
             f"{config.fit.num_epochs:g} passes, which are {steps:g} steps"
         )
+    if config.fit.devices is not None:
+        on_mesh(algorithm, mesh(config.fit.devices))
     check = algorithm.spec.model.form.check
     if check is None:
         return
@@ -281,6 +284,7 @@ def _sit(
                     tol=config.fit.convergence,
                     callbacks=(recorder, printer),
                     throw=False,
+                    mesh=None if config.fit.devices is None else mesh(config.fit.devices),
                 )
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)

@@ -77,6 +77,7 @@ FREE_ON_RESUME = frozenset(
         "name",
         "fit.num_epochs",
         "fit.convergence",
+        "fit.devices",
         "fit.evaluate_every",
         "fit.checkpoint_every_s",
         "fit.progress_every_s",

@@ -252,6 +252,7 @@ class FitConfig:
         "float32", "precision of all numbers; Gaussian processes may need float64"
     )
     restarts: int = setting_of(fit, "restarts", more=", of which the best is kept")
+    devices: int | None = setting(None, "devices over which each batch is split; unset: one", whole())
     convergence: float | None = setting_of(fit, "tol", more=": 1e-6 or more on all data, 1e-3 on minibatches")
     evaluate_every: int | None = setting(
         None, "steps between held-out scores; 0: only the last; unset: about six", whole(0)

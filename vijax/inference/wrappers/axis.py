@@ -28,6 +28,7 @@ from vijax.inference.compose import Algorithm, of_spec
 from vijax.inference.estimator.base import Entries
 from vijax.inference.state import Info, State
 from vijax.inference.step_size import by_share
+from vijax.inference.wrappers.by_row import bound_by_row, draws_locals
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
 from vijax.xla.by_value import by_value
 
@@ -38,8 +39,9 @@ def over_axis(alg: Algorithm, name: str) -> Algorithm:
     The step runs inside `jax.shard_map`: key and state whole on every device, the batch split, N given
     (`Minibatch.num_groups`). Its results are the same on every device, but for `Info.per_group` and locals, which
     are each device's own: where a state has locals, `State.local` is split as the batch is. Start outside,
-    `init(key, batch)` on the whole batch: a start may depend on the data. E-steps that draw locals draw others on each
-    device, so that their noise depends on the number of devices.
+    `init(key, batch)` on the whole batch: a start may depend on the data. Locals are drawn row by row, by the key of
+    the step and the group's row (`Minibatch.rows`, or its place in the batch), so that draws do not depend on the
+    number of devices. `vijax.fit(..., mesh=)` does all of this by itself.
 
     Args:
       alg: the algorithm; those in wrappers that keep something of single groups, or of words, are refused.
@@ -141,14 +143,13 @@ def _local_elbo(
 ) -> LocalElbo:
     """`Model.local_elbo` of the groups of all devices."""
     hyper, stats = _spread(name, hyper), _with_own_entries(model, name, _spread(name, stats), batch)
-    said = model.local_elbo(hyper, stats, batch, device_key(name, key), estep)
+    if draws_locals(model, hyper, stats, batch, key, estep):
+        own = () if model.by_entry is None else model.by_entry.reads(batch)
+        said = bound_by_row(model, hyper, stats, batch, key, estep, jax.lax.axis_index(name), own)
+    else:
+        said = model.local_elbo(hyper, stats, batch, key, estep)
     counts = {"num_groups": said.num_groups, "said": said.said, "retractions": said.retractions}
     return said._replace(total=_gathered(name, said.total), **jax.lax.psum(jax.lax.stop_gradient(counts), name))
-
-
-def device_key(name: str, key: PRNGKeyArray) -> PRNGKeyArray:
-    """Another key on each device."""
-    return jax.random.fold_in(key, jax.lax.axis_index(name))
 
 
 def _reads(model: Model, name: str, batch: Minibatch) -> dict[str, Entries]:

@@ -1,0 +1,86 @@
+"""Algorithms whose step takes a whole batch and runs on the devices of a mesh, each with its own groups."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from jaxtyping import PRNGKeyArray
+
+from vijax.checks import require
+from vijax.contract.batch import Minibatch
+from vijax.inference.compose import Algorithm, of_spec
+from vijax.inference.state import Info, State
+from vijax.inference.wrappers.axis import over_axis
+from vijax.inference.wrappers.wrapper import Wrapper, wrap
+from vijax.scale.devices import checked
+from vijax.topics.own_words import ByWords
+
+
+def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
+    """An algorithm whose step runs on all devices of a mesh: `vijax.over_axis` inside `jax.shard_map`.
+
+    Each device reads its part of the batch, whose groups they divide evenly; messages, values and gradients are summed.
+    The posterior, its updates and the points that are learnt are the same on every device. Wrappers stay around the
+    step: what they keep of single groups lies where the state has it (`vijax.scale.place`).
+
+    Args:
+      alg: the algorithm.
+      mesh: devices of this process, along one axis.
+
+    Raises:
+      ValueError: a mesh of other kinds, a model whose data are one group, or active topics.
+
+    >>> import jax, jax.numpy as jnp, vijax as vi
+    >>> coin = vi.model(
+    ...     prior={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
+    ...     local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
+    ... )
+    >>> alg = on_mesh(vi.cavi(coin), vi.scale.mesh())
+    >>> state, _ = alg.step(jax.random.key(1), alg.init(jax.random.key(0)), jnp.array([1.0, 1.0, 0.0, 1.0]))
+    >>> float(state.posterior["bias"].alpha), float(state.posterior["bias"].beta)
+    (4.0, 2.0)
+    """
+    mesh, axis = checked(mesh)
+    remedy = "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or leave mesh out."
+    expected = "a model whose data are groups, which devices can share"
+    require(not alg.spec.model.form.one_group, "mesh", expected, "one whose data are one group", remedy)
+    for wrapper in alg.wrappers:
+        active = wrapper.active if isinstance(wrapper, ByWords) else None
+        remedy = "They are chosen from the whole batch: leave active (active_topics) out, or mesh."
+        require(active is None, "mesh", "steps that may use all topics", f"active={active}", remedy)
+    on = of_spec(alg.spec)
+    for wrapper in (OnMesh(mesh, axis), *alg.wrappers):
+        on = wrap(on, wrapper)
+    return on
+
+
+@dataclasses.dataclass(frozen=True)
+class OnMesh(Wrapper):
+    """The wrapper of `on_mesh`."""
+
+    name: ClassVar[str] = "on_mesh"
+
+    mesh: Mesh
+    axis: str
+
+    def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+        """See `Wrapper`. What outer wrappers keep does not enter, so that it stays where it lies."""
+        batch = batch if isinstance(batch, Minibatch) else Minibatch(batch, None)
+        own, whole = P(self.axis), P()
+        states = State(*(whole for _ in State._fields))._replace(local=own, beside={})  # type: ignore[arg-type]
+        infos = Info(*(whole for _ in Info._fields))._replace(per_group=own)  # type: ignore[arg-type]
+        batches = Minibatch(own, whole, own, own, whole, own)  # type: ignore[arg-type]
+        step = jax.shard_map(
+            over_axis(alg, self.axis).step,
+            mesh=self.mesh,
+            in_specs=(P(), states, batches),
+            out_specs=(states, infos),
+            check_vma=False,
+        )
+        new, info = step(key, state._replace(beside={}), jax.tree.map(jnp.asarray, batch))
+        return new._replace(beside=state.beside), info
