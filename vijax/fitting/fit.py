@@ -126,7 +126,7 @@ def fit(
         is returned (callbacks see the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of shape
         (steps, restarts). Memory grows with this number.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
-      steps_per_chunk: steps in one compiled call; progress is shown between calls. None takes 50 on full data, and up to
+      steps_per_chunk: steps in one compiled call; progress is shown between calls. None takes 50 on full data, up to
         500 where they are fast and there are no callbacks; 10 on minibatches. It cannot change the posterior. (The
         reported objective may change in its last digit, because another number is another program.)
       tol: stop when the remaining gain of the objective is below this, relative to the objective. A run that has
