@@ -11,6 +11,7 @@ MAX_CANDIDATES = 512  # lengths tried as edges; more make no visible difference 
 WORTH = 0.98  # a further bucket is a further compiled shape: it must save 2 % of the padded size
 MOST = 6  # the most buckets, where their number is not given
 PRICE = 4096  # padded slots of a batch that a bucket must save: the cost of compiling it, over some 200 steps
+ONCE = 16 * PRICE  # padded slots that it must save where every document is read once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from vijax.data.buckets import Bucket, length_buckets
+from vijax.data.buckets import ONCE, Bucket, length_buckets
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.checks import fail
 
@@ -143,7 +143,7 @@ def document_batches(
     size = min(batch_size, corpus.num_documents)
     _check_arguments(corpus, size, 0, 0, num_buckets)
     per_epoch = -(-corpus.num_documents // size)
-    buckets = length_buckets(corpus.lengths, corpus.tokens, num_buckets, per_epoch)
+    buckets = length_buckets(corpus.lengths, corpus.tokens, num_buckets, per_epoch, ONCE / per_epoch)
     hands = _dealt([bucket.rows for bucket in buckets], np.arange(per_epoch))
     for place in range(per_epoch):
         rows = [hand[place] for hand in hands]

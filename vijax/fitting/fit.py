@@ -130,7 +130,8 @@ def fit(
         is returned (callbacks see the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of shape
         (steps, restarts). Memory grows with this number.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
-      steps_per_chunk: steps in one compiled call; progress is shown between calls. It cannot change the posterior. (The
+      steps_per_chunk: steps in one compiled call; progress is shown between calls. None takes 50 on full data, up to
+        500 where they are fast and there are no callbacks; 10 on minibatches. It cannot change the posterior. (The
         reported objective may change in its last digit, because another number is another program.)
       tol: stop when the remaining gain of the objective is below this, relative to the objective. A run that has
         converged takes no more steps, also where it goes on from `state`. On full data without draws, the gain is the
@@ -203,13 +204,15 @@ def fit(
     is_noisy = loader.steps_per_epoch > 1 or spec.draws
     window = window_of(loader.steps_per_epoch) if is_noisy else 0
     state = _watching(state, window) if window and tol is not None else state
-    usual = 50 if loader.steps_per_epoch == 1 else 10  # a short run has as many: it shares the program of a long one
+    usual = LONGEST if loader.steps_per_epoch == 1 else 10  # of a short run too: it shares the program of a long one
     length = min(steps_per_chunk or usual, max(total, usual))
     rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
     where = place(mesh, state)
     there = where.algorithm(alg, loader)
     steps = runs if there is alg else there if restarts == 1 else many(there, restarts)
-    chunks = _Chunks(runs, loader, key_run, length, total, rule, where, steps.step)
+    chunks = _Chunks(runs, loader, key_run, length, total, rule, where, steps.step, max_bad_steps)
+    if steps_per_chunk is None:
+        chunks.pace, chunks.grows = min(FIRST, length), not callbacks
     status, traces = _run(chunks, state, callbacks, max_bad_steps)
     alone, trace = _view(where.plain(chunks.state), _joined(traces))
     judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if spec.model.free is not None else None
@@ -296,6 +299,11 @@ def _watching(state: State | Many, window: int) -> Any:
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------
+FIRST, LONGEST, SHORT_S = 50, 500, 0.05
+"""Steps on all data in a first chunk, and at most; where no callback sees chunks, one that took less time than this is
+followed by one of four times as many steps, so that what a chunk costs is little and Ctrl-C is heard soon."""
+
+
 class _Chunks:
     """Runs chunks one after the other; holds the one live state (each chunk consumes the state of the chunk before)."""
 
@@ -309,10 +317,13 @@ class _Chunks:
         rule: _Rule | None,
         where: Here | There,
         step: Callable,
+        max_bad_steps: int = 10,
     ):
         self.alg, self.loader, self.key, self.length, self.total = alg, where.loader(loader), key, length, total
         self.where, self.step = where, step  # where it runs, and the algorithm's step there
         self.rule = rule  # a chunk ends where convergence is judged
+        self.pace, self.grows = length, False  # steps of the next chunk; and whether it may take more, up to `length`
+        self.max_bad_steps = max_bad_steps
         self.is_watched = rule is not None and rule.window > 0
         self.state: Any  # State or Many
         self.groups_seen = self.words_seen = 0.0
@@ -325,12 +336,13 @@ class _Chunks:
         with contextlib.closing(source):
             for batches, count in source:
                 there = self.where.state(self.state)
-                self.state, told = run_chunk(
-                    self.step, self.length, self.key, there, batches, np.int32(count), self.is_watched
-                )
-                done += count
+                began, limits = time.perf_counter(), (np.int32(count), self.is_watched, self.max_bad_steps)
+                self.state, told = run_chunk(self.step, self.length, self.key, there, batches, *limits)
+                count, done = int(self.state.step) - done, int(self.state.step)
                 trace = self._trace(told, done, count)
                 self._record(trace["elbo"], done)
+                if self.grows and time.perf_counter() - began < SHORT_S:
+                    self.pace = min(4 * self.pace, self.length)
                 yield trace, done
 
     def _record(self, elbo: np.ndarray, done: int) -> None:
@@ -352,7 +364,7 @@ class _Chunks:
     def _counts(self, first: int) -> Iterator[int]:
         """The number of steps of each chunk."""
         while first < self.total:
-            count = min(self.length, self.total - first)
+            count = min(self.pace, self.total - first)
             count = count if self.rule is None else min(count, self.rule.next(first) - first)
             yield count
             first += count

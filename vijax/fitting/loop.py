@@ -18,7 +18,7 @@ from vijax.contract.intake import check_fits
 from vijax.fitting.restarts import in_runs
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Info, State
-from vijax.inference.stopping import observed
+from vijax.inference.stopping import CHECK_EVERY, observed
 from vijax.xla.compiler import kept, numbers_in, step_jit, training_jit
 from vijax.xla.random_bits import in_one_piece
 
@@ -34,6 +34,7 @@ def run_chunk(
     batches: Minibatch,
     num_steps: Int[Array, ""] | np.int32,
     is_watched: bool = False,
+    max_bad_steps: int = 10,
 ) -> tuple[State, Told]:
     """`num_steps` <= `length` steps; the randomness of step t is fold_in(key, t).
 
@@ -48,6 +49,8 @@ def run_chunk(
       batches: stacked along a leading axis of `length`; or of 1, when every step reads the same data.
       num_steps: number of steps to run.
       is_watched: the state's `watch` is shown the objective of every step.
+      max_bad_steps: skipped steps in a row with which the chunk ends before its time, at a step that is a multiple of
+        `CHECK_EVERY`: so a long chunk ends where short ones do.
 
     Returns:
       The state after the steps, and their infos, valid up to `num_steps`; without the groups' own bounds.
@@ -56,7 +59,7 @@ def run_chunk(
     compiled = training_jit if numbers_in(learnt) >= NETWORK else step_jit
     make = lambda step: compiled(partial(_chunk, step), static_argnums=(0, 5), donate_argnums=2)
     program = kept(step, ("chunk", compiled), make)
-    return program(length, key, state, batches, num_steps, is_watched)
+    return program(length, key, state, batches, num_steps, is_watched, np.int32(max_bad_steps))
 
 
 def _chunk(
@@ -67,6 +70,7 @@ def _chunk(
     batches: Minibatch,
     num_steps: Int[Array, ""],
     is_watched: bool,
+    max_bad_steps: Int[Array, ""],
 ) -> tuple[State, Told]:
     step: Any = step_of()
 
@@ -76,14 +80,18 @@ def _chunk(
         state, info = step(jax.random.fold_in(in_one_piece(key), state.step), state, batch)
         return state, info._replace(per_group=None)  # as large as the data, and nobody reads it
 
-    def body(i: Array, carry: tuple[State, Told]) -> tuple[State, Told]:
-        state, told = carry
-        state, info = one(state, i.astype(jnp.int32))  # a loop's number is weakly typed, and would be another trace
-        return state, told.with_row(i, info)
+    def goes_on(carry: tuple[Array, Any, Told]) -> Array:
+        i, state, _ = carry
+        return (i < num_steps) & ((i == 0) | (state.step % CHECK_EVERY != 0) | (state.bad_steps < max_bad_steps))
+
+    def body(carry: tuple[Array, Any, Told]) -> tuple[Array, Any, Told]:
+        i, state, told = carry
+        state, info = one(state, i)
+        return i + 1, state, told.with_row(i, info)
 
     told = Told.empty(length, jax.eval_shape(one, state, jnp.int32(0))[1])
-    state, told = jax.lax.fori_loop(0, num_steps, body, (state, told))
-    return _watched(state, told.infos().elbo, num_steps) if is_watched else state, told
+    taken, state, told = jax.lax.while_loop(goes_on, body, (jnp.int32(0), state, told))
+    return _watched(state, told.infos().elbo, taken) if is_watched else state, told
 
 
 def _watched(state: Any, elbo: Array, num_steps: Array) -> Any:

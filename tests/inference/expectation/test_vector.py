@@ -101,6 +101,15 @@ def test_mixture_derivatives_in_closed_form_are_those_of_autodiff():
         np.testing.assert_allclose(curvature, hessian, atol=1e-12)
 
 
+def test_mixture_derivatives_in_float32_where_shares_and_words_are_all_but_impossible():
+    z = np.array([[50.0, 0.0, -60.0], [0.0, 30.0, -30.0], [-90.0, 20.0, 0.0]])
+    with jax.enable_x64(True):
+        exact = likelihood.softmax_mixture().averages((jnp.asarray(1e-25 * ROWS), jnp.asarray(WORDS)), jnp.asarray(z))
+    narrow = [jnp.asarray(x, jnp.float32) for x in (1e-25 * ROWS, WORDS, z)]
+    for got, expected in zip(likelihood.softmax_mixture().averages(tuple(narrow[:2]), narrow[2]), exact, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=2e-6)
+
+
 def test_mixture_expectations_against_finite_differences_of_quadrature():
     """g = dE/dm and Gamma = -2 dE/dV. Bounds lie below E l; the delta method is near it where the variance is small."""
     m, cov, h, eye = MEAN[0], COV[0], 1e-4, np.eye(3)

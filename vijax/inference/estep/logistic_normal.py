@@ -107,8 +107,8 @@ class ProximalGradient(LogisticNormalEStep):
     refine: int
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
-        """The number of documents whose draws' responsibilities stay in cache, where their number is known."""
-        return gather.docs_per_chunk(num_slots, 32 * num_topics, cache_bytes=2**21)
+        """Few: documents of one chunk go on until the last is finished. (Of 70 words and 10 topics one at a time.)"""
+        return gather.docs_per_chunk(num_slots, 32 * num_topics, cache_bytes=2**17)
 
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
         """See `LogisticNormalEStep`."""
@@ -215,14 +215,14 @@ def _safeguarded(
     number of halvings."""
 
     landed = lambda rho: old + rho[:, None, None] * move
-    bad = lambda rho: ~_positive(landed(rho) - _LEAST_SHARE * old)
 
     def halve(carry: tuple) -> tuple:
         rho, halvings, worse = carry
         rho = jnp.where(worse, 0.5 * rho, rho)
-        return rho, halvings + worse.astype(jnp.int32), worse & bad(rho)
+        worse = worse & ~_positive(landed(rho) - _LEAST_SHARE * old)
+        return rho, halvings + worse.astype(jnp.int32), worse
 
-    start = (rho, jnp.zeros(rho.shape, jnp.int32), bad(rho))
+    start = (2.0 * rho, jnp.zeros(rho.shape, jnp.int32), jnp.ones(rho.shape, bool))  # the first turn undoes the 2
     more = lambda carry: jnp.any(carry[2]) & (jnp.max(carry[1]) < _MAX_HALVINGS)
     rho, halvings, worse = jax.lax.while_loop(more, halve, start)
     rho = jnp.where(worse, 0.0, rho)

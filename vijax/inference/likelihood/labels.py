@@ -250,20 +250,31 @@ def softmax_mixture() -> VectorLikelihood:
 
 
 def _averages(y: Any, z: Float[Array, "draws K"]) -> Averages:
-    """Averages of the derivatives of `softmax_mixture`, with responsibilities phi_n ~ rows_n softmax(z):
+    """Averages of the derivatives of `softmax_mixture`, with pi = softmax(z), p_n = rows_n pi, phi_n = rows_n pi / p_n:
 
-    gradient  sum_n c_n phi_n - W softmax(z)
-    Hessian   sum_n c_n (diag phi_n - phi_n phi_n') - W (diag pi - pi pi'),  pi = softmax(z)
+    gradient  sum_n c_n phi_n - W pi
+    Hessian   sum_n c_n (diag phi_n - phi_n phi_n') - W (diag pi - pi pi')
+
+    Of phi_n phi_n' = (rows_n rows_n') (pi pi') / p_n^2 the sum over words is a product of draws by words with words by
+    pairs of topics. Its shares are no less than 6e-16 in float32, so that no 1 / p_n^2 overflows.
     """
     rows, counts = y
-    share = jax.nn.softmax(z)
-    mixed = jnp.einsum("nk,sk->sn", rows, share, precision="highest")
-    mixed = jnp.where((counts > 0)[None], mixed, 1.0)
-    value = jnp.mean(jnp.einsum("sn,n->s", jnp.log(mixed), counts, precision="highest"))
-    topics = rows[None] * share[:, None, :] / mixed[:, :, None]
-    slope = jnp.einsum("snk,n->k", topics, counts, precision="highest") / len(z)
-    weighted = (jnp.sqrt(counts)[None, :, None] * topics).reshape(-1, z.shape[1])
-    second = jnp.einsum("ik,il->kl", weighted, weighted, precision="highest") / len(z)
+    is_word = counts > 0
+    scale = jnp.where(is_word, jnp.max(rows, -1), 1.0)
+    rows, share = rows / scale[:, None], jax.nn.softmax(z)
+    mixed = lambda share: jnp.where(is_word[None], jnp.einsum("nk,sk->sn", rows, share, precision="highest"), 1.0)
+    log_mixed = jnp.log(mixed(share)) + jnp.log(scale)[None]
+    value = jnp.mean(jnp.einsum("sn,n->s", log_mixed, counts, precision="highest"))
+    some = jnp.maximum(share, jnp.finfo(z.dtype).tiny ** 0.4)
+    p = mixed(some)
+    of_topic = jnp.einsum("sn,nk->sk", counts / p, rows, precision="highest")
+    slope = jnp.einsum("sk,sk->k", some, of_topic, precision="highest") / len(z)
+    i, j = np.triu_indices(z.shape[1])
+    of_pair = jnp.einsum("sn,np->sp", counts / p**2, rows[:, i] * rows[:, j], precision="highest")
+    pairs = jnp.einsum("sp,sp->p", some[:, i] * some[:, j], of_pair, precision="highest") / len(z)
+    place = np.zeros(2 * z.shape[1:], int)
+    place[i, j] = place[j, i] = np.arange(len(i))
+    second = pairs[place]
     total, mean_share = jnp.sum(counts), jnp.mean(share, 0)
     second_share = jnp.einsum("sk,sl->kl", share, share, precision="highest") / len(z)
     gradient = slope - total * mean_share
