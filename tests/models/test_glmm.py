@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
-from scipy import integrate, special, stats
+from scipy import integrate, optimize, special, stats
 
 import vijax as vi
 from tests.models.mixed_tables import CATTLE, SLEEP
@@ -187,6 +187,18 @@ def test_equal_regressions_are_equal():
     assert dataclasses.replace(one.density_form, nodes=3) != other.density_form
 
 
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [("y ~ 0 + (1 | g)", "gaussian"), ("count ~ x + offset(x)", "poisson"), ("label ~ 1", "bernoulli")],
+)
+def test_formulas_without_some_of_the_parts(text, family):
+    model = vi.glmm(text, TABLE, family=family, weights=np.arange(24))
+    x = jax.ShapeDtypeStruct((model.free.variables.dim,), jnp.float32)
+    found = jax.eval_shape(lambda x: model.free.log_liks_at(x, model.data), x)
+    assert found.shape == {"y ~ 0 + (1 | g)": (4,)}.get(text, (24,))
+    assert list(model.priors) == model.names
+
+
 def test_several_factors_are_a_dense_covariance_for_a_normal_law():
     """Crossed and nested, with slopes: exact, and its gradient that of differences. Effects given all else are those of
     dense algebra, on average."""
@@ -221,6 +233,34 @@ def test_several_factors_are_a_dense_covariance_for_a_normal_law():
     error = np.sqrt(np.diag(exact) / 4000)
     assert np.all(np.abs(drawn.mean(0) - gain @ (TABLE["y"] - mean)) < 5 * error)
     np.testing.assert_allclose(np.cov(drawn.T), exact, atol=0.12 * np.diag(exact).max())
+
+
+def test_several_factors_of_counts_are_laplace_and_their_gradient():
+    """Against SciPy's search for the mode and a dense Hessian, and differences of these."""
+    with jax.enable_x64(True):
+        model = vi.glmm("count ~ x + (1 | g) + (1 | h)", TABLE, family="poisson")
+        form, data = model.density_form, {name: jnp.asarray(x)[0] for name, x in model.data.items()}
+        of = jax.jit(jax.value_and_grad(lambda x: form.log_lik(model.free.values_at(x), data)))
+        at = RNG.normal(size=model.free.variables.dim) * 0.3
+        value, slope = of(jnp.asarray(at))
+        named = jax.jit(lambda x: form.named(model.free.values_at(x)))
+        z = np.concatenate([np.unique(TABLE[name], return_inverse=True)[1][:, None] == np.arange(k) for name, k in
+                            (("g", 4), ("h", 3))], 1)  # fmt: skip
+
+        def dense(x):
+            found = {name: float(one) for name, one in named(jnp.asarray(x)).items()}
+            turned = z * np.repeat([found["1|g_sigma"], found["1|h_sigma"]], [4, 3])
+            eta = lambda v: found["Intercept"] + found["x"] * TABLE["x"] + turned @ v
+            log_p = lambda v: np.sum(stats.poisson.logpmf(TABLE["count"], np.exp(eta(v)))) + stats.norm.logpdf(v).sum()
+            up = lambda v: turned.T @ (TABLE["count"] - np.exp(eta(v))) - v
+            v = optimize.minimize(lambda v: -log_p(v), np.zeros(7), jac=lambda v: -up(v), tol=1e-12).x
+            precision = np.eye(7) + turned.T @ (turned * np.exp(eta(v))[:, None])
+            return log_p(v) + 3.5 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
+
+        np.testing.assert_allclose(value, dense(at), rtol=1e-8)
+        along = RNG.normal(size=at.size)
+        difference = (dense(at + 1e-4 * along) - dense(at - 1e-4 * along)) / 2e-4
+        np.testing.assert_allclose(slope @ along, difference, rtol=1e-5)
 
 
 # --- fits: dear by compilation --------------------------------------------------------------------------------------

@@ -326,7 +326,7 @@ def _weights(weights: Any, table: Any, size: int) -> Float[np.ndarray, " N"]:
 
 def _data(design: formulas.Design, law: Law, form: Form, weights: np.ndarray) -> dict[str, np.ndarray]:
     """Rows by group, padded with rows of weight zero; of a normal law the triangular factors of the groups' rows."""
-    location, turn = np.array(form.units.location), np.array(form.units.turn).reshape(len(form.labels), -1)
+    location, turn = np.array(form.units.location), np.array(form.units.turn).reshape(2 * [len(form.labels)])
     x, offset = design.rows.x @ turn, design.rows.offset
     x = np.where(np.ptp(x, axis=0) < 1e-9 * np.abs(x).max(0, initial=0.0), x[:1], x)  # a constant, without rounding
     z = {f"z{i}": z / np.array(form.effects[i].sizes) for i, z in enumerate(design.rows.z)}
