@@ -66,6 +66,7 @@ from vijax.inference.wrappers.sized import part_of, whole
 from vijax.models.energies.check_energy import check_energy
 from vijax.models.energies.density import density
 from vijax.models.energies.energy import conditional, energy_model
+from vijax.models.formulas.glmm import glmm
 from vijax.predict.at_values import at
 from vijax.response.linear_response import linear_response
 
@@ -141,6 +142,7 @@ __all__ = [
     "free",
     "from_numpyro",
     "from_tfp",
+    "glmm",
     "guides",
     "implicit",
     "init",

@@ -67,7 +67,7 @@ QUESTIONS = {
     ),
     "forecast": ("draws sequences (hmm, factorial_hmm, state space)", "Fit.predictive draws new rows and documents."),
     "predict": (
-        "predicts from new inputs (gp, glm)",
+        "predicts from new inputs (gp, glm, glmm)",
         "Draws of new data are fit.predictive(key, num_draws, like); the locals of data are fit.locals(data, key=key).",
     ),
     "topics": ("has a global named topics", "The locals of each row are fit.locals(data, key=key)."),
@@ -82,7 +82,7 @@ QUESTIONS = {
     score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound;
     transform: (statistics of the globals, locals of one length bucket, key) -> expected topic shares of its documents;
     predictive, forecast: the `Generative` that draws data given the globals, and continues sequences;
-    predict: (posterior, inputs) -> mean and variance of the predictors of new inputs.
+    predict: (fit, inputs, **how) -> predictions at new inputs.
 
 The last two need no answer: topics are a global of that name, and locals come from `Model.local_elbo`. Samplers also
 ask for `energy`, the `vijax.models.energies.energy.Energy` of the model (`vijax.models.energies.energy.energy_of`)."""

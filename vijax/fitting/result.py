@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from vijax.checks import check_key, require, require_integers
 from vijax.contract import describe
@@ -409,11 +409,13 @@ class Fit(NamedTuple):
         data = documents if as_is else for_score(model, documents)
         return score(self.state.hyper, self.estimates, data, key)
 
-    def predict(self, inputs: Any) -> tuple[Array, Array]:
-        """Mean and variance, (T,) each, of the predictors of a Gaussian process or a GLM at new inputs.
+    def predict(self, inputs: Any, **how: Any) -> Any:
+        """Mean and variance, (T,) each, of the predictors of a Gaussian process or a GLM at new inputs; of a regression
+        by a formula its `Prediction` of new rows.
 
         Args:
           inputs: T inputs. Densities of observations there are `model.predictive(fit.posterior, inputs, y)`.
+          **how: for a regression by a formula the key and the level, as `Glmm.predict` has them.
 
         Raises:
           ValueError: the model has no predictors.
@@ -424,7 +426,7 @@ class Fit(NamedTuple):
         >>> print(fit.predict(jnp.ones((1, 2)))[0].round(1), fit.predict(jnp.eye(2))[0].round(1))
         [0.] [ 1. -1.]
         """
-        return self.alg.spec.model.answer("predict")(self.posterior, inputs)
+        return self.alg.spec.model.answer("predict")(self, inputs, **how)
 
     def _topics(self) -> Any:
         if "topics" not in self.posterior:

@@ -8,6 +8,7 @@ from vijax.models.documents.simple_mixture import simple_mixture
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf
 from vijax.models.factors.stochastic_block_model import rates_matrix, stochastic_block_model
+from vijax.models.formulas.glmm import Glmm
 from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.models.networks import observed
 from vijax.models.networks.autoencoder import vae
@@ -30,6 +31,7 @@ from vijax.models.series.sequences import pad
 from vijax.models.series.state_space import linear_gaussian_state_space
 
 __all__ = [
+    "Glmm",
     "Predictors",
     "ard_regression",
     "as_potentials",

@@ -23,7 +23,7 @@ from vijax.checks import require, require_positive, traceable
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, one_group, weighted_sum
 from vijax.contract.intake import array, cast, check_aligned, check_finite, check_lengths, check_numbers, found_kinds
 from vijax.contract.model import Hyper, LocalElbo, Model, num_arguments
-from vijax.contract.queries import Generative, answers, given_by_user
+from vijax.contract.queries import answers, given_by_user
 from vijax.contract.variables import Free, FreeVariables, Variables
 from vijax.families import Product
 from vijax.inference.guides import Guide, Z, full_rank
@@ -143,7 +143,8 @@ class LogDensity(FreeVariables):
 
         def at(z: Float[Array, " D"]) -> dict[str, Any]:
             values = self.values_at(self.point(hyper, z))
-            return values if self.derived is None else {**values, **self.derived(values)}
+            shown = {name: x for name, x in values.items() if not name.startswith("_")}
+            return shown if self.derived is None else {**shown, **self.derived(values)}
 
         return jax.vmap(at)(draws[Z])
 
@@ -199,7 +200,7 @@ class _Guided:
     def __post_init__(self) -> None:
         guide, framed, count = self.guide, self.is_framed, self.num_directions
         own = dataclasses.replace(self.model.log_density, guide=guide, is_framed=framed, num_directions=count)
-        made = _model_of(own, self.model.queries.get("predictive"))
+        made = _model_of(own, self.model.queries)
         object.__setattr__(self, "made", by_value.remade_by(made, with_guide, self.model, guide, framed, count))
 
 
@@ -229,7 +230,8 @@ def density(
         floats, unless the density uses them as indices or masks (`vijax.contract.intake`).
       guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another, `vijax.advi(model, guide=)`.
       derived: `derived(x)`, further values by name that are functions of the variables, such as the effects of a
-        non-centred hierarchy. `fit.sample` returns them beside the variables.
+        non-centred hierarchy. `fit.sample` returns them beside the variables, without those whose name begins with an
+        underscore.
       sample: `sample(x, group, key)`, a group like the given one drawn from the likelihood at x, with observations
         replaced and inputs kept; with `log_density(x, data)` it is `sample(x, data, key)`, for all the data.
         `Fit.predictive` then draws data.
@@ -280,15 +282,15 @@ def density(
     check = check_numbers if parts["is_whole"] else check_aligned
     generative = given_by_user(sample, None, check, parts["is_whole"])
     made = LogDensity(known, guide=guide or full_rank(), derived=derived, start=float(start), **parts)
-    return _model_of(made, generative)
+    return _model_of(made, answers(generative))
 
 
 def _given(log_density: Any, both: bool) -> str:
     return "both" if log_density is not None and both else "none"
 
 
-def _model_of(density: LogDensity, generative: Generative | None) -> Model:
-    """The model of a log density."""
+def _model_of(density: LogDensity, queries: Mapping[str, Any]) -> Model:
+    """The model of a log density, with its answers beside the score."""
     dtype = jnp.result_type(float)
     guide = density.guide.over(density.variables.places)
     at = lambda mean, sd: Product({Z: guide.at(mean, sd)})
@@ -323,7 +325,7 @@ def _model_of(density: LogDensity, generative: Generative | None) -> Model:
         global_elbo=global_elbo,
         free=density,
         form=DataForm(lambda data: _check_data(density, data), one_group=density.is_whole),
-        queries=answers(generative, score=score),
+        queries={**queries, **answers(score=score)},
     )
 
 

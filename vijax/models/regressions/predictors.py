@@ -191,7 +191,9 @@ def predictors(
         queries=answers(
             of_predictors(likelihood, rows, new, own, others or {}, draws),
             score=_score(likelihood, rows, densities),
-            predict=lambda posterior, inputs: predicted(posterior[Z], tree.as_arrays(posterior[Z].hyper), rows(inputs)),
+            predict=lambda fit, inputs: predicted(
+                fit.posterior[Z], tree.as_arrays(fit.posterior[Z].hyper), rows(inputs)
+            ),
         ),
         likelihood=likelihood,
         y=y,

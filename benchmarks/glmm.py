@@ -1,0 +1,151 @@
+"""Regressions by a formula beside NUTS: means, standard deviations and CPU seconds.
+
+    python benchmarks/glmm.py [name ...]
+
+`vijax.glmm` by `vijax.auto`, and the same model with all group effects as unknowns (non-centred) by NumPyro's NUTS,
+four chains of 1,000 warm-up steps and 2,500 draws. Of each unknown of the formula: the difference of means in
+posterior sds, and the ratio of sds.
+"""
+
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.infer import MCMC, NUTS
+from scipy.special import expit
+
+import vijax as vi
+from tests.models.mixed_tables import CATTLE, SLEEP
+from vijax.models.formulas.laws import LAWS
+
+CHAINS, WARM, DRAWS = 4, 1000, 2500
+
+
+def made(seed, groups, size, law, slopes=False):
+    """A table of groups with a column x, a category h, and effects of sd 0.7 (and 0.4 of the slopes)."""
+    rng = np.random.default_rng(seed)
+    g, x, h = np.repeat(np.arange(groups), size), rng.normal(size=groups * size), rng.integers(3, size=groups * size)
+    u = rng.normal(size=(groups, 2)) * [0.7, 0.4 * slopes]
+    eta = 0.3 + 0.6 * x - 0.5 * (h == 1) + 0.4 * (h == 2) + u[g, 0] + u[g, 1] * x
+    table = {"x": x, "h": np.array(list("abc"))[h], "g": g}
+    return {**table, "y": law(rng, eta)}
+
+
+def ticks(seed=5):
+    """Counts as those of ticks on grouse: chicks in broods at places, with years and altitude."""
+    rng = np.random.default_rng(seed)
+    place, years = rng.integers(40, size=110), rng.integers(3, size=110)
+    brood = np.sort(rng.integers(110, size=400))
+    height = rng.normal(size=40)
+    eta = 0.5 - 0.8 * height[place] + 0.6 * (years == 1) - 0.3 * (years == 2)
+    eta = (eta + 0.5 * rng.normal(size=40)[place] + 0.6 * rng.normal(size=110))[brood]
+    table = {"ticks": rng.poisson(np.exp(eta)), "brood": brood, "place": place[brood]}
+    return {**table, "year": np.array(["95", "96", "97"])[years[brood]], "height": height[place[brood]]}
+
+
+def crossed(seed=6):
+    """Ratings of items by people."""
+    rng = np.random.default_rng(seed)
+    person, item = np.repeat(np.arange(60), 12), np.tile(np.arange(24), 30)
+    x = rng.normal(size=720)
+    y = 3 + 0.5 * x + 0.8 * rng.normal(size=60)[person] + 0.5 * rng.normal(size=24)[item] + rng.normal(size=720)
+    return {"y": y, "x": x, "person": person, "item": item}
+
+
+CASES = {
+    "sleepstudy": ("reaction ~ days + (days | subject)", SLEEP, "gaussian"),
+    "cbpp": ("p(incidence, size) ~ period + (1 | herd)", CATTLE, "binomial"),
+    "ticks": ("ticks ~ year + height + (1 | brood) + (1 | place)", ticks(), "poisson"),
+    "labels": (
+        "y ~ x + h + (1 | g)",
+        made(1, 50, 6, lambda r, e: r.random(e.size) < expit(e)),
+        "bernoulli",
+    ),
+    "slopes": ("y ~ x + h + (x | g)", made(2, 40, 10, lambda r, e: r.poisson(np.exp(e)), True), "poisson"),
+    "counts": (
+        "y ~ x * h + (1 | g)",
+        made(3, 40, 8, lambda r, e: r.poisson(np.exp(e) * r.gamma(2.0, 0.5, e.size))),
+        "negativebinomial",
+    ),
+    "times": ("y ~ x + h + (1 | g)", made(4, 40, 8, lambda r, e: r.gamma(3.0, np.exp(e) / 3.0)), "gamma"),
+    "large": ("y ~ x + h + (x | g)", made(7, 1000, 10, lambda r, e: r.normal(e), True), "gaussian"),
+    "crossed": ("y ~ x + (1 | person) + (1 | item)", crossed(), "gaussian"),
+}
+
+
+def with_effects(model):
+    """The same model in NumPyro, its effects as unknowns."""
+    form, design, priors, law = model.density_form, model.design, model.priors, LAWS[model.density_form.law]
+    kinds = {
+        "normal": dist.Normal,
+        "half_normal": dist.HalfNormal,
+        "half_cauchy": dist.HalfCauchy,
+        "gamma": dist.Gamma,
+    }
+    y, trials = jnp.asarray(design.y), jnp.asarray(design.trials)
+
+    def of(name):
+        kind, *numbers = priors[name]
+        if kind == "half_student_t":
+            raw = numpyro.sample(name, dist.FoldedDistribution(dist.StudentT(numbers[0], 0.0, numbers[1])))
+            return raw
+        return numpyro.sample(name, kinds[kind](*numbers))
+
+    def program():
+        centre = dict(zip(design.labels, form.centre, strict=True))
+        beta = {label: of(label) if label != "Intercept" else 0.0 for label in design.labels}
+        if "Intercept" in beta:
+            at_centre = numpyro.sample("centred", kinds["normal"](*priors["Intercept"][1:]))
+            rest = sum(beta[label] * centre[label] for label in beta if label != "Intercept")
+            beta["Intercept"] = numpyro.deterministic("Intercept", at_centre - rest)
+        eta = design.rows.offset + design.rows.x @ jnp.stack([jnp.asarray(beta[label]) for label in design.labels])
+        for factor, z, group in zip(design.factors, design.rows.z, design.rows.groups, strict=True):
+            d = len(factor.labels)
+            sds = jnp.stack([of(f"{label}|{factor.name}_sigma") for label in factor.labels])
+            root = jnp.eye(d)
+            if max(factor.blocks) > 1:
+                root = numpyro.sample(f"root|{factor.name}", dist.LKJCholesky(d, 1.0))
+                numpyro.deterministic(f"corr(1, {factor.labels[1]}|{factor.name})", root[1, 0])
+            v = numpyro.sample(f"v|{factor.name}", dist.Normal().expand([len(factor.levels), d]).to_event(2))
+            eta = eta + jnp.sum(z * (v @ (sds[:, None] * root).T)[group], 1)
+        aux = {name: of(name) for name in law.aux}
+        numpyro.factor("rows", jnp.sum(jax.vmap(lambda n, y, e: law.log_prob(aux, n, y, e))(trials, y, eta)))
+
+    return program
+
+
+def compared(name):
+    text, table, family = CASES[name]
+    begin = time.process_time()
+    model = vi.glmm(text, table, family=family)
+    fit = vi.auto(model, model.data, key=jax.random.key(0), richer=True)
+    table = fit.summary(num_draws=20_000)
+    ours = time.process_time() - begin
+    begin = time.process_time()
+    kernel, sizes = NUTS(with_effects(model), target_accept_prob=0.9), {"num_warmup": WARM, "num_samples": DRAWS}
+    sampler = MCMC(kernel, **sizes, num_chains=CHAINS, chain_method="vectorized", progress_bar=False)
+    sampler.run(jax.random.key(1))
+    draws = {k: np.asarray(v) for k, v in sampler.get_samples(group_by_chain=True).items()}
+    theirs = time.process_time() - begin
+    print(f"\n## {name}: `{text}`, {family}, {len(model.design.y):,} rows\n")
+    print(f"CPU seconds {ours:.1f}, NUTS {theirs:.1f}: {theirs / ours:.1f} times as many. {fit.verdict}\n")
+    print("| unknown | mean | sd | NUTS mean | NUTS sd | means differ by (sds) | ratio of sds | NUTS n_eff |")
+    print("|---|---|---|---|---|---|---|---|")
+    worst = [0.0, 0.0]
+    for label, mean, sd in zip(table.names, table.mean, table.sd, strict=True):
+        x = draws[label]
+        off, ratio = (mean - x.mean()) / x.std(), sd / x.std()
+        effective = numpyro.diagnostics.effective_sample_size(x)
+        worst = [max(worst[0], abs(off)), max(worst[1], abs(ratio - 1))]
+        numbers = f"{mean:.4g} | {sd:.3g} | {x.mean():.4g} | {x.std():.3g} | {off:+.2f} | {ratio:.3f} | {effective:.0f}"
+        print(f"| {label} | {numbers} |")
+    print(f"\nworst: means {worst[0]:.2f} sd, sds {worst[1]:.0%}", flush=True)
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or CASES:
+        compared(chosen)

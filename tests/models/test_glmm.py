@@ -1,0 +1,324 @@
+"""Regressions by a formula: against dense normal algebra, quadrature and lme4's published fits."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from scipy import integrate, optimize, special, stats
+
+import vijax as vi
+from tests.models.mixed_tables import CATTLE, SLEEP
+from vijax.models.formulas import formula, integrals, priors
+from vijax.models.formulas.form import correlated
+from vijax.models.formulas.laws import LAWS
+
+pytest.importorskip("formulae")
+
+RNG = np.random.default_rng(0)
+TABLE = {
+    "y": RNG.normal(size=24),
+    "count": RNG.poisson(3.0, 24),
+    "label": RNG.choice(["no", "yes"], 24),
+    "x": RNG.normal(size=24),
+    "g": np.repeat(["a", "b", "c", "d"], 6),
+    "h": np.tile(["u", "v", "w"], 8),
+}
+
+
+# --- formulas ------------------------------------------------------------------------------------------------------
+def test_a_formula_is_read_as_lme4_reads_it():
+    design = formula.read("y ~ x * h + offset(x) + (x | g) + (x || g:h)", TABLE)
+    assert design.labels == ("Intercept", "x", "h[v]", "h[w]", "x:h[v]", "x:h[w]")
+    assert design.categorical == (False, False, True, True, False, False)
+    np.testing.assert_array_equal(design.rows.offset, TABLE["x"])
+    second, first = design.factors  # that with the most effects comes first
+    assert (first.name, first.labels, first.blocks, first.levels) == ("g", ("1", "x"), (2,), ("a", "b", "c", "d"))
+    assert (second.name, second.blocks, second.levels[:2]) == ("g:h", (1, 1), ("a:u", "a:v"))
+    np.testing.assert_array_equal(design.rows.z[1], np.stack([np.ones(24), TABLE["x"]], 1))
+    new = design.rows_of({"x": [2.0], "h": ["w"], "g": ["e"]})
+    assert new.x.tolist() == [[1, 2, 0, 1, 0, 2]]
+    assert [int(g[0]) for g in new.groups] == [-1, -1]
+
+
+def test_splines_keep_their_knots_in_new_rows():
+    design = formula.read("y ~ bs(x, df=4)", TABLE)
+    np.testing.assert_allclose(design.rows_of({"x": TABLE["x"][:3]}).x, design.rows.x[:3])
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "said"),
+    [
+        ("y ~ x + x | g", {}, "bars in parentheses"),
+        ("y ~ zz", {}, "zz"),
+        ("y ~ x + (1 | k)", {}, "a column 'k'"),
+        ("y", {}, "response ~ terms"),
+        ("y ~ x + (1 | g) + (x | g)", {}, "each effect of g once"),
+        ("y ~ x", {"family": "poisson"}, 'counts 0, 1, 2, ... for "poisson"'),
+        ("h ~ x", {"family": "bernoulli"}, "two categories"),
+        ("p(count, count) ~ x", {"family": "poisson"}, '"binomial" for successes'),
+        ("y ~ x", {"priors": {"z": ("normal", 0, 1)}}, r"one of \['Intercept', 'x', 'sigma'\]"),
+        ("y ~ x", {"priors": {"x": ("half_normal", 1)}}, r"for 'x' \(normal, mean, sd\)"),
+        ("y ~ x", {"weights": [1.0]}, "one for each of the 24 rows"),
+    ],
+)
+def test_errors_say_what_is_wrong(text, more, said):
+    with pytest.raises(ValueError, match=said):
+        vi.glmm(text, TABLE, **more)
+
+
+# --- integrals -----------------------------------------------------------------------------------------------------
+B, A = RNG.normal(size=(6, 2)), RNG.normal(size=6)
+
+
+def test_the_normal_integral_is_that_of_a_dense_covariance():
+    y, sigma = RNG.normal(size=6), 0.7
+    with jax.enable_x64(True):
+        got = jax.jit(integrals.of_normal)(y - A, B, sigma, 6.0)
+        mean, factor = jax.jit(integrals.law_of_normal)(y - A, B, sigma)
+    dense = stats.multivariate_normal(A, sigma**2 * np.eye(6) + B @ B.T)
+    np.testing.assert_allclose(got, dense.logpdf(y), rtol=1e-10)
+    precision = np.eye(2) + B.T @ B / sigma**2
+    np.testing.assert_allclose(np.asarray(factor) @ np.asarray(factor).T, precision, rtol=1e-10)
+    np.testing.assert_allclose(mean, np.linalg.solve(precision, B.T @ (y - A) / sigma**2), rtol=1e-10)
+
+
+def of_labels(y, eta):
+    return y * eta - jax.nn.softplus(eta)
+
+
+def test_quadrature_over_effects_is_the_integral_and_its_gradient():
+    """Of two effects, against a dense grid; and the derivative against differences, with one node too."""
+    y = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    t = np.linspace(-7, 7, 281)
+    v = np.stack(np.meshgrid(t, t), -1).reshape(-1, 2)
+    for scale, least in ((1.0, 1e-4), (2.5, 5e-3)):
+        eta = A + scale * v @ B.T
+        inside = np.sum(y * eta - np.logaddexp(0, eta), 1) + stats.norm.logpdf(v).sum(1)
+        exact = special.logsumexp(inside) + 2 * np.log(t[1] - t[0])
+        with jax.enable_x64(True):
+            value = jax.jit(lambda s, y: integrals.by_quadrature(of_labels, y, jnp.asarray(A), s * jnp.asarray(B), 7))
+            assert abs(value(scale, y) - exact) < least
+    with jax.enable_x64(True):
+        for nodes in (1, 5):
+            of = lambda s, n=nodes: integrals.by_quadrature(of_labels, y, s * jnp.asarray(A), s * jnp.asarray(B), n)
+            both = jax.jit(jax.value_and_grad(of))
+            difference = (both(1.0 + 1e-4)[0] - both(1.0 - 1e-4)[0]) / 2e-4
+            np.testing.assert_allclose(both(1.0)[1], difference, rtol=1e-6)
+
+
+# --- priors and density --------------------------------------------------------------------------------------------
+def test_priors_are_those_of_bambi():
+    """Numbers that Bambi 0.17.2 prints for these formulas."""
+    design = formula.read("reaction ~ days + (days | subject)", SLEEP)
+    known = priors.weak(design, LAWS["gaussian"])
+    wanted = {
+        "Intercept": ("normal", 298.5079, 261.0092),
+        "days": ("normal", 0.0, 48.8915),
+        "1|subject_sigma": ("half_normal", 261.0092),
+        "days|subject_sigma": ("half_normal", 48.8915),
+        "sigma": ("half_student_t", 4.0, 56.1721),
+    }
+    for name, prior in wanted.items():
+        assert known[name][0] == prior[0]
+        np.testing.assert_allclose(known[name][1:], prior[1:], rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_the_prior_of_correlations_is_a_density(size):
+    """Of triangular factors: against the integral of its kernel over rows inside balls, one row after the other."""
+    eta, total = 1.7, 0.0
+    for i in range(1, size):
+        power = size - i - 1 + 2 * eta - 2
+        radius = lambda r, power=power, i=i: (1 - r**2) ** (power / 2) * r ** (i - 1)
+        area = 2 * np.pi ** (i / 2) / special.gamma(i / 2)
+        total += np.log(area * integrate.quad(radius, 0, 1)[0])
+    np.testing.assert_allclose(priors.log_prob(("lkj", eta), jnp.eye(size)), -total, rtol=1e-5)
+
+
+def test_coordinates_of_correlations_have_the_jacobian_that_they_say():
+    x = jnp.asarray(RNG.normal(size=3))
+    below = jax.jit(lambda x: correlated(x, 3)[0][np.tril_indices(3, -1)])
+    factor, log_det = jax.jit(lambda x: correlated(x, 3))(x)
+    np.testing.assert_allclose(np.diagonal(factor @ factor.T), 1, rtol=1e-6)
+    np.testing.assert_allclose(log_det, np.linalg.slogdet(jax.jacobian(below)(x))[1], rtol=1e-5)
+
+
+def test_the_density_is_that_of_the_named_unknowns():
+    """At random values: dense normal algebra in the units of the data, priors of SciPy, the Jacobian of the units."""
+    table = {**TABLE, "y": 50 + 7 * TABLE["y"], "x": 300 + 20 * TABLE["x"]}
+    with jax.enable_x64(True):
+        model = vi.glmm("y ~ x + (x | g)", table)
+        form, known = model.density_form, model.priors
+        x = jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.3)
+        values = model.free.values_at(x)
+        both = jax.jit(lambda v, d: (form.log_prior(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d))))
+        log_prior, log_lik = both(values, model.data)
+        named = {name: float(value) for name, value in form.named(values).items()}
+        rho = named.pop("corr(1, x|g)")
+        flat, back = ravel_pytree(values)
+        whole = lambda f: jnp.stack(list(form.named(back(f)).values()))
+        jacobian = np.linalg.slogdet(np.asarray(jax.jacobian(whole)(flat)))[1]
+    sds = np.array([named["1|g_sigma"], named["x|g_sigma"]])
+    cov = np.outer(sds, sds) * np.array([[1, rho], [rho, 1]])
+    total = 0.0
+    for g in "abcd":
+        own = table["g"] == g
+        z = np.stack([np.ones(6), table["x"][own]], 1)
+        law = stats.multivariate_normal(
+            z @ [named["Intercept"], named["x"]], z @ cov @ z.T + named["sigma"] ** 2 * np.eye(6)
+        )
+        total += law.logpdf(table["y"][own])
+    at_centre = named["Intercept"] + named["x"] * table["x"].mean()
+    prior = stats.norm(*known["Intercept"][1:]).logpdf(at_centre) + stats.norm(*known["x"][1:]).logpdf(named["x"])
+    prior += sum(stats.halfnorm(scale=known[f"{a}|g_sigma"][1]).logpdf(named[f"{a}|g_sigma"]) for a in "1x")
+    nu, scale = known["sigma"][1:]
+    prior += np.log(2) + stats.t(nu, scale=scale).logpdf(named["sigma"]) - np.log(2)  # rho: 1 / 2 on (-1, 1)
+    np.testing.assert_allclose(log_prior + log_lik, total + prior + jacobian, rtol=1e-9)
+
+
+def test_equal_regressions_are_equal():
+    one, other = (vi.glmm("y ~ x + (1 | g)", TABLE) for _ in range(2))
+    assert one.density_form == other.density_form
+    assert hash(one.density_form) == hash(other.density_form)
+    assert one.free is other.free
+    assert dataclasses.replace(one.density_form, nodes=3) != other.density_form
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [("y ~ 0 + (1 | g)", "gaussian"), ("count ~ x + offset(x)", "poisson"), ("label ~ 1", "bernoulli")],
+)
+def test_formulas_without_some_of_the_parts(text, family):
+    model = vi.glmm(text, TABLE, family=family, weights=np.arange(24))
+    x = jax.ShapeDtypeStruct((model.free.variables.dim,), jnp.float32)
+    found = jax.eval_shape(lambda x: model.free.log_liks_at(x, model.data), x)
+    assert found.shape == {"y ~ 0 + (1 | g)": (4,)}.get(text, (24,))
+    assert list(model.priors) == model.names
+
+
+def test_several_factors_are_a_dense_covariance_for_a_normal_law():
+    """Crossed and nested, with slopes: exact, and its gradient that of differences. Effects given all else are those of
+    dense algebra, on average."""
+    with jax.enable_x64(True):
+        model = vi.glmm("y ~ x + (x | g) + (1 | g:h)", TABLE)
+        form, data = model.density_form, {name: jnp.asarray(x) for name, x in model.data.items()}
+        of = jax.jit(lambda x: form.log_lik(model.free.values_at(x), {name: one[0] for name, one in data.items()}))
+        x = jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.4)
+        values = model.free.values_at(x)
+        got, named = of(x), {name: float(one) for name, one in form.named(values).items()}
+        along = jnp.asarray(RNG.normal(size=x.size))
+        slope = jax.jit(jax.grad(of))(x) @ along
+        np.testing.assert_allclose(slope, (of(x + 1e-5 * along) - of(x - 1e-5 * along)) / 2e-5, rtol=1e-6)
+        keys = jax.random.split(jax.random.key(0), 4000)
+        effects = jax.jit(lambda keys: jax.lax.map(lambda key: form.effects_of(values, data, key), keys))(keys)
+    sds = np.array([named["1|g_sigma"], named["x|g_sigma"]])
+    rho = named["corr(1, x|g)"]
+    names = TABLE["g"], np.char.add(TABLE["g"], TABLE["h"])
+    first, second = (np.unique(own, return_inverse=True)[1] for own in names)
+    z = np.zeros((24, 20))
+    z[np.arange(24), 2 * first], z[np.arange(24), 2 * first + 1], z[np.arange(24), 8 + second] = 1, TABLE["x"], 1
+    prior = np.kron(np.eye(4), np.outer(sds, sds) * [[1, rho], [rho, 1]])
+    prior = np.block([[prior, np.zeros((8, 12))], [np.zeros((12, 8)), named["1|g:h_sigma"] ** 2 * np.eye(12)]])
+    cov = z @ prior @ z.T + named["sigma"] ** 2 * np.eye(24)
+    mean = named["Intercept"] + named["x"] * TABLE["x"]
+    scaled = float(got) - 24 * np.log(form.units.size)
+    np.testing.assert_allclose(scaled, stats.multivariate_normal(mean, cov).logpdf(TABLE["y"]), rtol=1e-9)
+    gain = prior @ z.T @ np.linalg.inv(cov)
+    by_name = dict(zip([factor.name for factor in model.design.factors], effects, strict=True))
+    drawn = np.concatenate([np.asarray(by_name[name]).reshape(4000, -1) for name in ("g", "g:h")], 1)
+    exact = prior - gain @ z @ prior
+    error = np.sqrt(np.diag(exact) / 4000)
+    assert np.all(np.abs(drawn.mean(0) - gain @ (TABLE["y"] - mean)) < 5 * error)
+    np.testing.assert_allclose(np.cov(drawn.T), exact, atol=0.12 * np.diag(exact).max())
+
+
+def test_several_factors_of_counts_are_laplace_and_their_gradient():
+    """Against SciPy's search for the mode and a dense Hessian, and differences of these."""
+    with jax.enable_x64(True):
+        model = vi.glmm("count ~ x + (1 | g) + (1 | h)", TABLE, family="poisson")
+        form, data = model.density_form, {name: jnp.asarray(x)[0] for name, x in model.data.items()}
+        of = jax.jit(jax.value_and_grad(lambda x: form.log_lik(model.free.values_at(x), data)))
+        at = RNG.normal(size=model.free.variables.dim) * 0.3
+        value, slope = of(jnp.asarray(at))
+        named = jax.jit(lambda x: form.named(model.free.values_at(x)))
+        z = np.concatenate([np.unique(TABLE[name], return_inverse=True)[1][:, None] == np.arange(k) for name, k in
+                            (("g", 4), ("h", 3))], 1)  # fmt: skip
+
+        def dense(x):
+            found = {name: float(one) for name, one in named(jnp.asarray(x)).items()}
+            turned = z * np.repeat([found["1|g_sigma"], found["1|h_sigma"]], [4, 3])
+            eta = lambda v: found["Intercept"] + found["x"] * TABLE["x"] + turned @ v
+            log_p = lambda v: np.sum(stats.poisson.logpmf(TABLE["count"], np.exp(eta(v)))) + stats.norm.logpdf(v).sum()
+            up = lambda v: turned.T @ (TABLE["count"] - np.exp(eta(v))) - v
+            v = optimize.minimize(lambda v: -log_p(v), np.zeros(7), jac=lambda v: -up(v), tol=1e-12).x
+            precision = np.eye(7) + turned.T @ (turned * np.exp(eta(v))[:, None])
+            return log_p(v) + 3.5 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
+
+        np.testing.assert_allclose(value, dense(at), rtol=1e-8)
+        along = RNG.normal(size=at.size)
+        difference = (dense(at + 1e-4 * along) - dense(at - 1e-4 * along)) / 2e-4
+        np.testing.assert_allclose(slope @ along, difference, rtol=1e-5)
+
+
+# --- fits: dear by compilation --------------------------------------------------------------------------------------
+def test_a_fit_has_the_exact_moments_of_spreads_and_predicts():
+    """Few groups, whose spread is hardly known: against a grid over both deviations, all else integrated out."""
+    rng = np.random.default_rng(1)
+    g = np.repeat(np.arange(6), 5)
+    y = 20 + 3 * rng.normal(size=6)[g] + 4 * rng.normal(size=30)
+    model = vi.glmm("y ~ 1 + (1 | g)", {"y": y, "g": g})
+    fit = vi.auto(model, model.data, key=jax.random.key(0), richer=True)
+    table = fit.summary(num_draws=20_000)
+    found = dict(zip(table.names, zip(table.mean, table.sd, strict=True), strict=True))
+    priors_of = model.priors
+    tau, sigma = np.exp(np.linspace(-4, 4, 161)), np.exp(np.linspace(0.3, 2.6, 61))
+    _, mean, sd = priors_of["Intercept"]
+    same, ones = g[:, None] == g, np.ones((30, 30))
+    at = lambda t, s: stats.multivariate_normal(np.full(30, mean), s**2 * np.eye(30) + t**2 * same + sd**2 * ones)
+    log_p = np.array([[at(t, s).logpdf(y) for s in sigma] for t in tau])
+    log_p += stats.halfnorm(scale=priors_of["1|g_sigma"][1]).logpdf(tau)[:, None] + np.log(tau)[:, None]
+    log_p += (stats.t(4, scale=priors_of["sigma"][2]).logpdf(sigma) + np.log(sigma))[None]
+    weight = np.exp(log_p - special.logsumexp(log_p))
+    for name, values, own in (("1|g_sigma", tau, weight.sum(1)), ("sigma", sigma, weight.sum(0))):
+        exact = values @ own
+        spread = np.sqrt((values - exact) ** 2 @ own)
+        assert abs(found[name][0] - exact) < 0.1 * spread, name
+        assert abs(found[name][1] / spread - 1) < 0.1, name
+    seen = fit.predict({"g": [0, 99]}, key=jax.random.key(1))
+    assert seen.sd[1] > 1.5 * seen.sd[0]  # nothing is known of group 99
+    assert np.all((seen.lowest < seen.low) & (seen.high < seen.highest))
+    elpd = vi.trust.loo(model.log_lik(fit, jax.random.key(2)))
+    assert 2 < elpd.p_eff < 8
+    assert np.abs(model.replicated(fit, jax.random.key(3)).mean() - y.mean()) < 0.3
+
+
+def test_published_fits():
+    """lme4's estimates by maximum likelihood (Bates et al. 2015, section 1.1; the help page of cbpp): where data are
+    many, posterior means of coefficients lie near them, within the width of the priors."""
+    model = vi.glmm("reaction ~ days + (days | subject)", SLEEP)
+    fit = vi.auto(model, model.data, key=jax.random.key(0))
+    table = fit.summary()
+    found = dict(zip(table.names, zip(table.mean, table.sd, strict=True), strict=True))
+    assert fit.usable
+    for name, wanted in {"Intercept": 251.405, "days": 10.467, "sigma": 25.592}.items():
+        assert abs(found[name][0] - wanted) < 0.3 * found[name][1], name
+    for name, wanted in {
+        "1|subject_sigma": 24.741,
+        "days|subject_sigma": 5.922,
+        "corr(1, days|subject)": 0.066,
+    }.items():
+        assert abs(found[name][0] - wanted) < 0.6 * found[name][1], name  # means of skewed laws
+    effects = model.draws(fit, jax.random.key(1), 500).effects["subject"]
+    np.testing.assert_allclose(effects.mean(0)[0], [2.26, 9.20], atol=2.5)  # ranef of subject 308
+    flat = dict.fromkeys(("period[b]", "period[c]", "period[d]", "Intercept"), ("normal", 0, 100))
+    model = vi.glmm("p(incidence, size) ~ period + (1 | herd)", CATTLE, family="binomial", priors=flat)
+    fit = vi.auto(model, model.data, key=jax.random.key(0))
+    table = fit.summary()
+    found = dict(zip(table.names, zip(table.mean, table.sd, strict=True), strict=True))
+    wanted = {"Intercept": (-1.398, 0.231), "period[b]": (-0.992, 0.303), "period[d]": (-1.580, 0.422)}
+    for name, (mean, error) in wanted.items():
+        assert abs(found[name][0] - mean) < 0.4 * error, name
+        assert abs(found[name][1] / error - 1) < 0.25, name

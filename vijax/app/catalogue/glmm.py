@@ -1,0 +1,247 @@
+"""Regressions by a formula on the command line, of tables whose columns may be text."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from scipy import special
+
+from vijax.app.kinds.density_algorithm import DensityAlgorithm
+from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
+from vijax.app.kinds.tables import TABLES
+from vijax.app.page.blocks import Block, Intervals, Table
+from vijax.app.rows.by_row import RowScore
+from vijax.app.settings.options import given, model_section
+from vijax.app.settings.sections import dialect_of
+from vijax.app.settings.typed_toml import ConfigError, Entry, setting
+from vijax.data.reading.checks import fail
+from vijax.data.tables.columns import Columns, columns_of
+from vijax.data.tables.table_files import read_columns
+from vijax.models.formulas import formula
+from vijax.models.formulas.glmm import Glmm, glmm
+
+Settings = model_section(
+    glmm,
+    "regression by a formula, with effects of groups",
+    without=("table", "priors", "weights"),
+    formula=(str, setting("y ~ x", "the formula: response ~ terms, group effects as in (x | g)")),
+    weights=(str | None, setting(None, "column of weights: a row of weight 2 counts as two rows")),
+    num_draws=setting(1000, "draws of the posterior for tables, predictions and scores"),
+)
+MOST_SHOWN = 40
+"""Groups whose effects are drawn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """A table of columns of numbers and of text.
+
+    Attributes:
+      found: the columns by name.
+      y: the response; None of rows to predict.
+      train: the rows of training, where these are held out.
+    """
+
+    found: Columns
+    y: np.ndarray | None = None
+    train: Frame | None = None
+    classes: None = None
+    groups: None = None
+
+    @property
+    def x(self) -> np.ndarray:
+        """The numbers of its rows, (N, 1): their places. Columns may be text."""
+        return np.arange(self.num_rows, dtype=float)[:, None]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.found)
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(next(iter(self.found.values())))
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def rows(self, places: np.ndarray) -> dict[str, np.ndarray]:
+        """Columns of some of the rows."""
+        return {name: values[places] for name, values in self.found.items()}
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+def _read(config: Any, path: str) -> Frame:
+    own = config.data
+    rows, digest = (own.num_rows, own.sha256) if path == own.path else (None, None)
+    return Frame(dict(read_columns(path, own.synthetic_seed, rows, dialect_of(own), digest)))
+
+
+def load(config: Any) -> Data:
+    """The table in two parts, rows of each at random."""
+    frame, share = _read(config, config.data.path), config.data.held_out
+    order = np.random.default_rng(config.data.split_seed).permutation(frame.num_rows)
+    number = round(share * frame.num_rows)
+    if share and not 0 < number < frame.num_rows:
+        raise fail(config.data.path, "rows for both parts", f"{frame.num_rows} rows", "set data.held_out=0")
+    found = frame.rows(np.sort(order[number:]))
+    design = formula.read(config.model.formula, found)
+    train = Frame(found, design.y)
+    if not number:
+        return Data(train, None)
+    test = frame.rows(np.sort(order[:number]))
+    return Data(train, Frame(test, design.seen(test)[0], train))
+
+
+def check(config: Any, entries: Mapping[str, Entry]) -> None:
+    """Raises a `ConfigError` on settings [data] that the formula takes the place of."""
+    for name in ("columns", "target", "group", "standardise"):
+        if getattr(config.data, name):
+            raise ConfigError(f"{entries[f'data.{name}'].origin}: data.{name}: the formula says it: model.formula")
+    if config.data.hold_out == "entries":
+        raise ConfigError(f'{entries["data.hold_out"].origin}: data.hold_out: expected "rows" for a formula')
+
+
+def facts(data: Data) -> dict[str, Any]:
+    """The sizes of the table."""
+    held_out = 0 if data.test is None else data.test.num_rows
+    return {"rows": data.train.num_rows, "columns": list(data.train.columns), "held_out": held_out}
+
+
+def tiles(facts: dict[str, Any]) -> dict[str, str]:
+    """The tiles of the table."""
+    named = ", ".join(facts["columns"][:4]) + (", ..." if len(facts["columns"]) > 4 else "")
+    return {
+        "Rows": f"{facts['rows']:,} | and {facts['held_out']:,} held out",
+        "Columns": f"{len(facts['columns'])} | {named}",
+    }
+
+
+def digest(data: Data) -> Iterator[Any]:
+    """The bytes of all columns."""
+    for frame in data.parts:
+        for name, values in frame.found.items():
+            yield name.encode()
+            yield "\n".join(map(str, values)).encode() if values.dtype == object else np.ascontiguousarray(values).data
+
+
+def described(data: Data) -> str:
+    """The table in a line."""
+    found = facts(data)
+    return f"{found['rows']:,} rows of {len(found['columns'])} columns, {found['held_out']:,} rows held out"
+
+
+def new(config: Any, data: Data, source: Any, column: str | None) -> New:
+    """Rows to predict; all columns are carried through."""
+    if column is not None:
+        raise ConfigError("--column: for models of documents; a table must have the columns of the formula")
+    if source is None or isinstance(source, str):
+        frame = _read(config, config.data.path if source is None else source)
+    else:
+        frame = Frame(dict(columns_of(source)))
+    return New(frame, {"row": np.arange(frame.num_rows), **{k: v.tolist() for k, v in frame.found.items()}})
+
+
+SOURCE = TABLES._replace(
+    load=load,
+    other=lambda config, data, path, column: _read(config, path),
+    facts=facts,
+    tiles=tiles,
+    digest=digest,
+    describe=described,
+    check=check,
+    keep=lambda folder, data: None,
+    kept=lambda folder: None,
+    new=new,
+)
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+def of_frame(settings: Any, frame: Frame) -> Glmm:
+    """The model of a table."""
+    return _remembered(settings, _ByIdentity(frame), jnp.result_type(float))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _ByIdentity:
+    frame: Frame
+
+    def __hash__(self) -> int:
+        return id(self.frame)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and self.frame is other.frame
+
+
+@functools.lru_cache(maxsize=2)
+def _remembered(settings: Any, of: _ByIdentity, dtype: Any) -> Glmm:
+    return glmm(settings.formula, dict(of.frame.found), weights=settings.weights, **given(settings))
+
+
+def arrange(frame: Frame, settings: Any) -> dict[str, np.ndarray]:
+    """Rows of training by group."""
+    return of_frame(settings, frame.train or frame).data
+
+
+def score(seen: Seen) -> RowScore:
+    """Log predictive density of each held-out row, by draws."""
+    model, frame = of_frame(seen.settings, seen.data.train), dict(seen.data.test.found)
+    each = model.log_lik(seen.fit, seen.key, seen.settings.num_draws, table=frame)
+    return RowScore.of(special.logsumexp(each, axis=0) - np.log(len(each)), "row")
+
+
+def describe(seen: Seen) -> list[Block]:
+    """The verdict; all unknowns by name; the effects of groups."""
+    model = of_frame(seen.settings, seen.data.train)
+    draws = model.draws(seen.fit, seen.key, seen.settings.num_draws)
+    quantiles = lambda x: [*map(float, np.quantile(x, [0.05, 0.5, 0.95]))]
+    of = [(name, draws.named[name]) for name in model.names]
+    rows = [[name, float(x.mean()), float(x.std(ddof=1)), *quantiles(x)] for name, x in of]
+    note = (
+        f"Of {seen.settings.num_draws:,} draws of q. {model.design.formula}, {model.law.name} ({model.law.link} link)."
+    )
+    blocks: list[Block] = [
+        Table("Verdict", ["", ""], [["verdict", seen.fit.verdict]]),
+        Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
+    ]
+    if model.law.link != "identity":
+        slopes = [label for label in model.design.labels if label != "Intercept"]
+        title = "Ratios of odds" if model.law.link == "logit" else "Ratios of means"
+        ratios = [[name, *quantiles(np.exp(x))] for name, x in of if name in slopes]
+        blocks.append(Table(title, ["", "5 %", "50 %", "95 %"], ratios, "For one more of the column, all else equal."))
+    for factor in model.design.factors:
+        u, names = draws.effects[factor.name], list(factor.levels)[:MOST_SHOWN]
+        for i, label in enumerate(factor.labels):
+            shown = u[:, : len(names), i]
+            title = f"{'Intercept' if label == '1' else label}, by {factor.name}"
+            blocks.append(Intervals(title, names, shown.mean(0), shown.std(0), "Bars reach two sds.", 8))
+    return blocks
+
+
+def transform(seen: Seen, frame: Frame, tell: Tell) -> Found:
+    """Predictions of rows, with intervals of 90 % of their mean and of the response."""
+    model = of_frame(seen.settings, seen.data.train)
+    found = model.predict(seen.fit, dict(frame.found), key=seen.key, num_draws=seen.settings.num_draws)
+    tell(frame.num_rows)
+    return {name: getattr(found, name) for name in ("mean", "sd", "low", "high", "lowest", "highest")}
+
+
+LISTING = Listing(
+    Settings,
+    SOURCE,
+    DensityAlgorithm,
+    describe,
+    arrange,
+    score,
+    build=lambda settings, data: of_frame(settings, data.train),
+    unit="group",
+    transform=transform,
+    predicts="mean",
+    needs_rows=True,
+)

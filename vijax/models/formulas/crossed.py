@@ -1,0 +1,160 @@
+"""Integrals over the effects of several factors at once, crossed or nested, by Laplace's approximation.
+
+With v ~ N(0, I) the effects of all groups and eta = a + Z v, the integrand has the curvature H = I + Z' W Z at its
+mode, W minus the second derivatives of the log likelihood by row. For a normal law this is exact. The groups of the
+factor with the most effects have blocks of their own in H, which are eliminated first; what is left is dense,
+
+    H = [A C; C' D],   S = D - C' A^-1 C,   log det H = log det A + log det S       (Bates et al. 2015, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.models.formulas.integrals import LOG_2PI, LogLik, backward, cholesky, climbed, forward
+
+
+class Columns(NamedTuple):
+    """Columns of all effects, row by row.
+
+    Attributes:
+      first: those of the factor with the most effects, (N, d).
+      group: the group of each row in it, (N,).
+      others: those of the other factors, (N, r).
+      places: the effect of each of these, in a list of all of them, (N, r).
+      sizes: numbers of groups of the first factor, and of effects of the others.
+    """
+
+    first: Float[Array, "N d"]
+    group: Int[Array, " N"]
+    others: Float[Array, "N r"]
+    places: Int[Array, "N r"]
+    sizes: tuple[int, int]
+
+    def times(self, v: Effects) -> Float[Array, " N"]:
+        """Z v."""
+        return jnp.sum(self.first * v.first[self.group], 1) + jnp.sum(self.others * v.others[self.places], 1)
+
+    def turned(self, x: Float[Array, " N"]) -> Effects:
+        """Z' x."""
+        groups, rest = self.sizes
+        first = jnp.zeros((groups, self.first.shape[1]), x.dtype).at[self.group].add(self.first * x[:, None])
+        return Effects(first, jnp.zeros(rest, x.dtype).at[self.places].add(self.others * x[:, None]))
+
+    def curvature(self, w: Float[Array, " N"]) -> Curvature:
+        """The factors of I + Z' W Z."""
+        groups, rest = self.sizes
+        weighted = self.first * w[:, None]
+        d = weighted.shape[1]
+        own = jnp.zeros((groups, d, d), w.dtype).at[self.group].add(weighted[:, :, None] * self.first[:, None])
+        blocks = jax.vmap(cholesky)(own + jnp.eye(d, dtype=w.dtype)[None])
+        across = jnp.zeros((groups, rest, d), w.dtype)
+        across = across.at[self.group[:, None], self.places].add(weighted[:, None] * self.others[:, :, None])
+        across = jax.vmap(lambda factor, rows: jax.vmap(lambda x: forward(factor, x))(rows))(blocks, across)
+        pairs = self.others[:, :, None] * self.others[:, None] * w[:, None, None]
+        dense = jnp.eye(rest, dtype=w.dtype)
+        dense = dense.at[self.places[:, :, None], self.places[:, None]].add(pairs)
+        flat = jnp.moveaxis(across, 1, 2).reshape(-1, rest)
+        return Curvature(blocks, across, jnp.linalg.cholesky(dense - flat.T @ flat))
+
+
+class Effects(NamedTuple):
+    """Effects of the first factor, (groups, d), and of the others, (R,)."""
+
+    first: Float[Array, "J d"]
+    others: Float[Array, " R"]
+
+
+class Curvature(NamedTuple):
+    """The triangular factor of H: blocks of the first factor, what lies across, and the rest."""
+
+    blocks: Float[Array, "J d d"]
+    across: Float[Array, "J R d"]
+    rest: Float[Array, "R R"]
+
+    def forward(self, x: Effects) -> Effects:
+        """factor^-1 x."""
+        first = jax.vmap(forward)(self.blocks, x.first)
+        others = x.others - jnp.einsum("jrd,jd->r", self.across, first)
+        return Effects(first, solve_triangular(self.rest, others, lower=True))
+
+    def backward(self, x: Effects) -> Effects:
+        """factor'^-1 x."""
+        others = solve_triangular(self.rest, x.others, lower=True, trans=1)
+        first = x.first - jnp.einsum("jrd,r->jd", self.across, others)
+        return Effects(jax.vmap(backward)(self.blocks, first), others)
+
+    def log_det(self) -> Float[Array, ""]:
+        """Half the log determinant of H."""
+        diagonals = jnp.diagonal(self.blocks, axis1=-2, axis2=-1)
+        return jnp.sum(jnp.log(diagonals)) + jnp.sum(jnp.log(jnp.diagonal(self.rest)))
+
+
+def by_laplace(log_lik: LogLik, parameters: Any, a: Float[Array, " N"], z: Columns) -> Float[Array, ""]:
+    """The log of the integral, for all rows together."""
+    v, curvature = mode_of(log_lik, parameters, a, z)
+    constant = 0.5 * (v.first.size + v.others.size) * LOG_2PI
+    return _joint(log_lik, parameters, a, z, v) + constant - curvature.log_det()
+
+
+def drawn(log_lik: LogLik, parameters: Any, a: Float[Array, " N"], z: Columns, key: PRNGKeyArray) -> Effects:
+    """Effects drawn about their mode."""
+    v, curvature = mode_of(log_lik, parameters, a, z)
+    keys = jax.random.split(key)
+    noise = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, v, strict=True)]
+    return _plus(v, curvature.backward(Effects(*noise)))
+
+
+def mode_of(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Effects, Curvature]:
+    """The mode, and the curvature there; both with their derivatives, as in `vijax.models.formulas.integrals`."""
+    fixed = (*jax.lax.stop_gradient((parameters, a)), Columns(*jax.lax.stop_gradient(z[:4]), z.sizes))
+    groups, rest = z.sizes
+    start = Effects(jnp.zeros((groups, z.first.shape[1]), a.dtype), jnp.zeros(rest, a.dtype))
+    slopes = lambda v: _slopes(log_lik, *fixed, v)
+    solve = lambda factor, x: factor.backward(factor.forward(x))
+    decrement = lambda factor, x: sum(jnp.sum(part**2) for part in factor.forward(x))
+    found = climbed(lambda v: _joint(log_lik, *fixed, v), slopes, solve, decrement, start)
+    found = jax.lax.stop_gradient(found)
+    slope, _ = _slopes(log_lik, parameters, a, z, found)
+    v = _plus(found, solve(slopes(found)[1], slope))
+    return v, _slopes(log_lik, parameters, a, z, v)[1]
+
+
+def _joint(log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects) -> Float[Array, ""]:
+    inside = sum(jnp.sum(x**2) for x in v)
+    size = sum(x.size for x in v)
+    return jnp.sum(log_lik(parameters, a + z.times(v))) - 0.5 * inside - 0.5 * size * LOG_2PI
+
+
+def _slopes(
+    log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects, both: bool = True
+) -> tuple[Effects, Any]:
+    along = lambda eta: jnp.sum(log_lik(parameters, eta))
+    slope, bend = jax.jvp(jax.grad(along), (a + z.times(v),), (jnp.ones_like(a),))
+    turned = z.turned(slope)
+    gradient = Effects(turned.first - v.first, turned.others - v.others)
+    return gradient, z.curvature(jnp.maximum(-bend, 0.0)) if both else None
+
+
+def _plus(one: Effects, other: Effects) -> Effects:
+    return Effects(one.first + other.first, one.others + other.others)
+
+
+def columns_of(factors: Mapping[int, Float[Array, "d d"]], rows: Mapping[str, Any], counts: tuple[int, ...]) -> Columns:
+    """Columns of the effects of all factors: `factors` are the triangular factors of their covariances, `counts` their
+    numbers of groups, the first of them that with the most effects."""
+    turned = [rows[f"z{i}"] @ factors[i] for i in range(len(counts))]
+    others, places, start = [], [], 0
+    for i in range(1, len(counts)):
+        d = turned[i].shape[1]
+        others.append(turned[i])
+        places.append(start + rows[f"group{i}"][:, None] * d + jnp.arange(d)[None])
+        start += counts[i] * d
+    sizes = counts[0], start
+    return Columns(turned[0], rows["group0"], jnp.concatenate(others, 1), jnp.concatenate(places, 1), sizes)

@@ -1,0 +1,292 @@
+"""Formulas such as `y ~ x + (x | g)` and a table, as arrays: the response, columns of common effects, and groups.
+
+Package formulae reads what stands outside the bars, and the terms to the left of each bar. Bars themselves are read
+here, as lme4 has them (Bates, Maechler, Bolker and Walker 2015, table 2): effects of one bar are correlated, `||` makes
+them independent, `g/h` stands for `g` and `g:h`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from vijax.checks import require
+from vijax.data.tables.table_files import read_columns
+from vijax.extras import require_extra
+
+BAR = "Write group effects in parentheses: y ~ x + (x | g), or (x || g) where they are independent."
+
+
+class Bar(NamedTuple):
+    """A term of group effects, as it is written.
+
+    Attributes:
+      terms: what stands to the left of the bar.
+      factor: the columns whose values name a group, "g" or "g:h".
+      correlated: False for `||`.
+    """
+
+    terms: str
+    factor: str
+    correlated: bool
+
+
+def split(formula: str) -> tuple[str, list[Bar]]:
+    """A formula without its bars, and the bars.
+
+    >>> split("y ~ x + (x | g) + (1 || a/b)")
+    ('y ~ x', [Bar(terms='x', factor='g', correlated=True), Bar(terms='1', factor='a', correlated=False), \
+Bar(terms='1', factor='a:b', correlated=False)])
+    """
+    sides = formula.split("~")
+    require(len(sides) == 2 and sides[0].strip(), "formula", "response ~ terms", repr(formula))
+    common, bars = [], []
+    for term in map(str.strip, _at_top(sides[1], "+")):
+        inner = term[1:-1] if term.startswith("(") and term.endswith(")") else ""
+        parts = _at_top(inner, "|")
+        if len(parts) == 1:
+            require("|" not in term, "formula", "bars in parentheses", repr(term), BAR)
+            common.append(term)
+            continue
+        ok = len(parts) == 2 or (len(parts) == 3 and not parts[1].strip())
+        require(ok and parts[-1].strip(), "formula", "one bar in each term of group effects", repr(term), BAR)
+        nested = [name.strip() for name in parts[-1].split("/")]
+        names = [":".join(part.strip() for part in ":".join(nested[: i + 1]).split(":")) for i in range(len(nested))]
+        bars += [Bar(parts[0].strip(), name, len(parts) == 2) for name in names]
+    return f"{sides[0].strip()} ~ {' + '.join(common) or '1'}", bars
+
+
+def _at_top(text: str, mark: str) -> list[str]:
+    """The parts of a text between marks outside all parentheses."""
+    depth, parts = 0, [""]
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == mark and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Factor:
+    """A grouping factor with its effects.
+
+    Attributes:
+      name: the columns whose values name a group, "g" or "g:h".
+      levels: names of the groups.
+      labels: names of the effects: "1" is the intercept.
+      blocks: sizes of the blocks of effects that are correlated within.
+      bars: what formulae made of the terms before each bar.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    labels: tuple[str, ...]
+    blocks: tuple[int, ...]
+    bars: tuple[Any, ...]
+
+
+class Rows(NamedTuple):
+    """Rows of a table, as a regression reads them.
+
+    Attributes:
+      x: columns of common effects, (N, p).
+      offset: known part of the predictor, (N,).
+      z: columns of the effects of each factor, (N, d).
+      groups: the group of each row by factor, (N,); -1 for one that the training rows do not have.
+    """
+
+    x: Float[np.ndarray, "N p"]
+    offset: Float[np.ndarray, " N"]
+    z: tuple[Float[np.ndarray, "N d"], ...]
+    groups: tuple[Int[np.ndarray, " N"], ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Design:
+    """A formula and what was learnt of its columns, for the rows of training and for new rows.
+
+    Attributes:
+      formula: as it was given.
+      response: name of the response.
+      y: the response, (N,).
+      trials: number of trials of each row, (N,); ones where the response is no proportion.
+      labels: names of the columns of common effects; "Intercept" is that of ones.
+      categorical: which of these code categories alone.
+      factors: the grouping factors, that with the most effects first.
+      rows: the rows of training.
+      common: what formulae made of the terms outside bars.
+      observed: what it made of the response.
+    """
+
+    formula: str
+    response: str
+    y: Float[np.ndarray, " N"]
+    trials: Float[np.ndarray, " N"]
+    labels: tuple[str, ...]
+    categorical: tuple[bool, ...]
+    factors: tuple[Factor, ...]
+    rows: Rows
+    common: Any
+    observed: Any
+
+    def seen(self, table: Any) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
+        """The response of other rows, and their trials; ValueError where its column is missing."""
+        frame = frame_of(table)
+        if self.observed.kind == "categoric" and self.response in frame:
+            of_second = _texts(frame[self.response].to_numpy()) == str(self.observed.levels[-1])
+            return of_second.astype(float), np.ones(len(frame))
+        with _speaking("table"):
+            matrices = require_extra("formulae", "formula").design_matrices
+            return _response(matrices(f"{self.response} ~ 1", frame, na_action="error").response)
+
+    def rows_of(self, table: Any) -> Rows:
+        """Other rows: splines have the knots of training, categories its levels.
+
+        Raises:
+          ValueError: a column is missing, or has a value that no row of training has.
+        """
+        frame = frame_of(table)
+        with _speaking("table"):
+            common = None if self.common is None else self.common.evaluate_new_data(frame)
+            x, offset, _, _ = _columns(common, len(frame))
+            bars = [[bar.evaluate_new_data(frame) for bar in factor.bars] for factor in self.factors]
+        z = tuple(np.concatenate([_columns(bar, len(frame))[0] for bar in own], 1) for own in bars)
+        places = [{level: i for i, level in enumerate(factor.levels)} for factor in self.factors]
+        names = [_names(frame, factor.name) for factor in self.factors]
+        groups = tuple(np.array([at.get(name, -1) for name in own]) for at, own in zip(places, names, strict=True))
+        return Rows(x, offset, z, groups)
+
+
+def read(formula: str, table: Any) -> Design:
+    """Reads a formula and a table.
+
+    Args:
+      formula: `response ~ terms`, as `vijax.glmm` describes it.
+      table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
+
+    Raises:
+      ValueError: a formula that cannot be read, a column that the table lacks, missing values.
+    """
+    require(isinstance(formula, str), "formula", "text", type(formula).__name__)
+    frame = frame_of(table)
+    fixed, bars = split(formula)
+    matrices = require_extra("formulae", "formula").design_matrices
+    with _speaking("formula"):
+        made = matrices(fixed, frame, na_action="error")
+        own = {bar: matrices(bar.terms, frame, na_action="error").common for bar in bars}
+    x, offset, labels, categorical = _columns(made.common, len(frame))
+    factors, z, groups = [], [], []
+    for name in dict.fromkeys(bar.factor for bar in bars):
+        factor, columns, places = _factor(name, [(bar, own[bar]) for bar in bars if bar.factor == name], frame)
+        factors.append(factor)
+        z.append(columns)
+        groups.append(places)
+    y, trials = _response(made.response)
+    order = sorted(range(len(factors)), key=lambda i: -len(factors[i].levels) * len(factors[i].labels))
+    factors = [factors[i] for i in order]
+    rows = Rows(x, offset, tuple(z[i] for i in order), tuple(groups[i] for i in order))
+    return Design(
+        formula, made.response.name, y, trials, labels, categorical, tuple(factors), rows, made.common, made.response
+    )
+
+
+def frame_of(table: Any) -> Any:
+    """A table of pandas, for formulae."""
+    pandas = require_extra("pandas", "formula")
+    if isinstance(table, pandas.DataFrame):
+        return table
+    if isinstance(table, Mapping):
+        return pandas.DataFrame(dict(table))
+    if hasattr(table, "to_pandas"):
+        return table.to_pandas()
+    require(isinstance(table, str), "table", "columns by name, a table, or a path", type(table).__name__)
+    return pandas.DataFrame(dict(read_columns(table)))
+
+
+def _factor(name: str, bars: Sequence[tuple[Bar, Any]], frame: Any) -> tuple[Factor, np.ndarray, np.ndarray]:
+    names = _names(frame, name)
+    levels, groups = np.unique(names, return_inverse=True)
+    columns, labels, blocks = [], [], []
+    for bar, matrix in bars:
+        z, _, found, _ = _columns(matrix, len(frame))
+        require(len(found) > 0, "formula", "an effect to the left of the bar", repr(bar.terms), BAR)
+        columns.append(z)
+        labels += ["1" if label == "Intercept" else label for label in found]
+        blocks += [len(found)] if bar.correlated else [1] * len(found)
+    twice = len(set(labels)) < len(labels)
+    require(not twice, "formula", f"each effect of {name} once", labels, "Write (0 + x | g) beside (1 | g).")
+    made = Factor(name, tuple(levels.tolist()), tuple(labels), tuple(blocks), tuple(matrix for _, matrix in bars))
+    return made, np.concatenate(columns, 1), groups
+
+
+def _names(frame: Any, factor: str) -> np.ndarray:
+    """The name of the group of each row: of `g:h` both names."""
+    columns = factor.split(":")
+    missing = [name for name in columns if name not in frame]
+    require(not missing, "table", f"a column {(missing or [''])[0]!r}", list(frame.columns))
+    for name in columns:
+        require(not frame[name].isna().any(), "table", f"a group in each row of {name!r}", "missing values")
+    texts = [_texts(frame[name].to_numpy()) for name in columns]
+    found = texts[0]
+    for more in texts[1:]:
+        found = np.char.add(np.char.add(found, ":"), more)
+    return found
+
+
+def _texts(values: np.ndarray) -> np.ndarray:
+    """Values as text, whole numbers without a point."""
+    whole = values.dtype.kind == "f" and np.all(values == np.floor(values))
+    return values.astype(np.int64 if whole else values.dtype).astype(str)
+
+
+def _columns(matrix: Any, size: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], tuple[bool, ...]]:
+    """Columns of effects, the offset, the labels of the columns, and which code categories alone."""
+    offset, columns, labels, categorical = np.zeros(size), [np.zeros((size, 0))], [], []
+    for term, data in _terms(matrix):
+        data = np.asarray(data, float).reshape(size, -1) if np.ndim(data) else np.full((size, 1), float(data))
+        if term.kind == "offset":
+            offset = offset + data[:, 0]
+            continue
+        columns.append(data)
+        labels += term.labels
+        parts = getattr(getattr(term, "term", term), "components", ())
+        plain = bool(parts) and all(getattr(part, "kind", "") == "categoric" for part in parts)
+        categorical += [plain] * data.shape[1]
+    return np.concatenate(columns, 1), offset, tuple(labels), tuple(categorical)
+
+
+def _terms(matrix: Any) -> list[tuple[Any, Any]]:
+    return [] if matrix is None else [(term, matrix[name]) for name, term in matrix.terms.items()]
+
+
+def _response(response: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Values and trials; of two categories 1 is the second."""
+    y = np.asarray(response.design_matrix)
+    y = y.reshape(len(y), -1)
+    if response.kind == "proportion":
+        return y[:, 0].astype(float), y[:, 1].astype(float)
+    if response.kind == "categoric":
+        known = y.shape[1] in (1, 2)
+        require(known, "formula", "a response of numbers or of two categories", f"{y.shape[1]} categories")
+    return y[:, -1].astype(float), np.ones(len(y))
+
+
+class _speaking:
+    """Errors of formulae, as a ValueError that names the argument."""
+
+    def __init__(self, argument: str):
+        self.argument = argument
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, Exception):
+            text = " ".join(str(error).split())
+            raise ValueError(f"{self.argument}: formulae cannot read it: {text}") from error

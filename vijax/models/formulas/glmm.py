@@ -1,0 +1,383 @@
+"""Regressions by a formula, with effects of groups: `vijax.glmm`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from vijax.arguments import checked
+from vijax.checks import check_key, require, require_integers
+from vijax.contract.model import Model
+from vijax.contract.variables import Z
+from vijax.models.energies.density import density
+from vijax.models.formulas import formula as formulas
+from vijax.models.formulas.form import Form, form_of
+from vijax.models.formulas.laws import LAWS, Law
+from vijax.models.formulas.priors import Prior, changed, weak
+from vijax.xla.by_value import by_value
+from vijax.xla.compiler import quick_jit
+
+Family = Literal["gaussian", "t", "bernoulli", "binomial", "poisson", "negativebinomial", "gamma", "beta"]
+NODES = {0: 1, 1: 11, 2: 7, 3: 5}
+"""Nodes a dimension of the quadrature over effects of a group, by their number; Laplace's approximation beyond."""
+ENOUGH = {100: 3, 30: 5, 0: 11}
+"""Nodes that are enough for groups of so many rows or more: all but a tenth of the groups have them."""
+MOST_DENSE = 2000
+"""Effects beside those of the largest factor, at most."""
+
+
+class Draws(NamedTuple):
+    """Draws of all unknowns of a regression.
+
+    Attributes:
+      named: coefficients, standard deviations, correlations and parameters of the law by name, (S,) each.
+      effects: effects of the groups by the name of the factor, (S, groups, effects).
+      values: the same unknowns in units of size one, as the density has them.
+    """
+
+    named: dict[str, Float[np.ndarray, " S"]]
+    effects: dict[str, Float[np.ndarray, "S J d"]]
+    values: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Glmm(Model):
+    """A regression by a formula: a log density of its coefficients and of the spreads of its group effects.
+
+    Attributes:
+      design: what the formula made of the table.
+      priors: the priors by name.
+      data: the data for `vijax.auto` and `vijax.fit`: one group of rows each.
+      density_form: the density as functions of values.
+      weights: of the rows.
+    """
+
+    design: formulas.Design
+    priors: Mapping[str, Prior]
+    data: dict[str, np.ndarray]
+    density_form: Form
+    weights: np.ndarray
+
+    @property
+    def law(self) -> Law:
+        """The law of the response."""
+        return LAWS[self.density_form.law]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all unknowns: coefficients, spreads and correlations of groups, parameters of the law."""
+        found: list[str] = []
+        x = jax.ShapeDtypeStruct((self.log_density.variables.dim,), jnp.result_type(float))
+        jax.eval_shape(lambda x: found.extend(self.density_form.named(self.log_density.values_at(x))), x)
+        return found
+
+    def draws(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Draws:
+        """Draws from a fit: the unknowns of q, and the effects of all groups given them and the data.
+
+        Args:
+          fit: what `vijax.auto(model, model.data, key=key)` returned, or another fit of this model.
+          key: random key of the draws.
+          num_draws: S.
+        """
+        check_key(key)
+        require_integers(num_draws=num_draws)
+        key_q, key_effects = jax.random.split(key)
+        free = fit.alg.spec.model.log_density
+        known = free is not None and free.variables == self.log_density.variables
+        require(known, "fit", "a fit of this model", "another")
+        z = fit.posterior[Z].sample(key_q, (num_draws,))
+        values, named = _unknowns(free, self.density_form)(fit.state.hyper, z)
+        effects = {}
+        if self.design.factors:
+            keys = jax.random.split(key_effects, num_draws)
+            found = _effects(self.density_form)(values, {n: jnp.asarray(x) for n, x in self.data.items()}, keys)
+            effects = {factor.name: np.asarray(u) for factor, u in zip(self.design.factors, found, strict=True)}
+        return Draws({name: np.asarray(x) for name, x in named.items()}, effects, values)
+
+    def predictors(self, draws: Draws, table: Any = None, key: PRNGKeyArray | None = None) -> Float[np.ndarray, "S N"]:
+        """Predictors eta of rows at draws.
+
+        Args:
+          draws: of `draws`.
+          table: rows; None takes those of training.
+          key: random key of the effects of groups that training has not seen.
+        """
+        rows = self.design.rows if table is None else self.design.rows_of(table)
+        beta = np.stack([draws.named[label] for label in self.design.labels], 1) if self.design.labels else None
+        eta = rows.offset + (beta @ rows.x.T if beta is not None else np.zeros((len(_first(draws.named)), 1)))
+        for i, (factor, z, groups) in enumerate(zip(self.design.factors, rows.z, rows.groups, strict=True)):
+            known = draws.effects[factor.name]
+            if (groups < 0).any():
+                require(key is not None, "key", f"a random key, for groups of {factor.name} not seen", "none")
+                new = self._new_effects(draws, i, rows, key)
+                own = np.where((groups < 0)[:, None], new, known[:, groups])
+            else:
+                own = known[:, groups]
+            eta = eta + np.einsum("nd,snd->sn", z, own)
+        return eta
+
+    def _new_effects(self, draws: Draws, i: int, rows: formulas.Rows, key: Any) -> Float[np.ndarray, "S N d"]:
+        """Effects of groups that are not known, from their law: one draw for each row."""
+        own, size = self.density_form.effects[i], self.density_form.units.size
+        factors = np.asarray(jax.vmap(lambda values: self.density_form.factor(values, i))(draws.values))
+        shape = (len(factors), len(rows.offset), len(own.labels))
+        noise = np.asarray(jax.random.normal(jax.random.fold_in(key, i), shape))
+        return np.einsum("sij,snj->sni", factors, noise) * size / np.array(own.sizes)
+
+    def predict(
+        self,
+        fit: Any,
+        table: Any = None,
+        *,
+        key: PRNGKeyArray,
+        level: float = 0.9,
+        num_draws: int = 1000,
+    ) -> Prediction:
+        """Predictions of rows: the mean of the response there, with intervals of it and of the response itself.
+
+        Args:
+          fit: fit of this model.
+          table: rows with the columns of the formula, but for the response; None takes the rows of training. Groups
+            that training has not seen are drawn from the law of groups. Successes are of one trial, unless the rows are
+            those of training.
+          key: random key of the draws.
+          level: probability of the intervals.
+          num_draws: number of draws.
+        """
+        require(0 < level < 1, "level", "a probability between 0 and 1", level)
+        keys = jax.random.split(key, 3)
+        draws = self.draws(fit, keys[0], num_draws)
+        eta = self.predictors(draws, table, keys[1])
+        trials = self.design.trials if table is None else np.ones(eta.shape[1])
+        mean = self.law.mean(eta) * trials
+        drawn = self._responses(draws, eta, trials, keys[2])
+        ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+        low, high = np.quantile(mean, ends, axis=0)
+        lowest, highest = np.quantile(drawn, ends, axis=0)
+        return Prediction(mean.mean(0), mean.std(0), low, high, lowest, highest, level)
+
+    def replicated(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Float[np.ndarray, "S N"]:
+        """Responses drawn for the rows of training, for predictive checks."""
+        key_draws, key_data = jax.random.split(key)
+        draws = self.draws(fit, key_draws, num_draws)
+        return self._responses(draws, self.predictors(draws), self.design.trials, key_data)
+
+    def log_lik(
+        self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, table: Any = None
+    ) -> Float[np.ndarray, "S N"]:
+        """Log likelihoods of rows at draws, given the effects of their groups, for `vijax.trust.loo`. None takes the
+        rows of training."""
+        key_draws, key_new = jax.random.split(key)
+        draws, law = self.draws(fit, key_draws, num_draws), self.law
+        aux = {name: jnp.asarray(draws.named[name]) for name in law.aux}
+        y, trials = map(jnp.asarray, (self.design.y, self.design.trials) if table is None else self.design.seen(table))
+        one = lambda aux, eta: jax.vmap(lambda n, y, eta: law.log_prob(aux, n, y, eta))(trials, y, eta)
+        eta = jnp.asarray(self.predictors(draws, table, key_new), jnp.result_type(float))
+        return np.asarray(jax.jit(jax.vmap(one))(aux, eta)) * (self.weights if table is None else 1.0)
+
+    def _responses(self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any) -> Float[np.ndarray, "S N"]:
+        aux = {name: jnp.asarray(draws.named[name]) for name in self.law.aux}
+        keys, law = jax.random.split(key, len(eta)), self.law
+        one = lambda aux, eta, key: law.of(aux, jnp.asarray(trials)).sample(key, eta)  # type: ignore[misc]
+        return np.asarray(jax.jit(jax.vmap(one))(aux, jnp.asarray(eta, jnp.result_type(float)), keys))
+
+
+class Prediction(NamedTuple):
+    """Predictions of rows, (N,) each.
+
+    Attributes:
+      mean: mean of the expected response.
+      sd: its standard deviation.
+      low: lower ends of the intervals of the expected response.
+      high: upper ends.
+      lowest: lower ends of the intervals of the response itself.
+      highest: upper ends.
+      level: the probability of the intervals.
+    """
+
+    mean: Float[np.ndarray, " N"]
+    sd: Float[np.ndarray, " N"]
+    low: Float[np.ndarray, " N"]
+    high: Float[np.ndarray, " N"]
+    lowest: Float[np.ndarray, " N"]
+    highest: Float[np.ndarray, " N"]
+    level: float
+
+
+@by_value
+@checked
+def glmm(
+    formula: str,
+    table: Any,
+    family: Family = "gaussian",
+    priors: Mapping[str, Sequence[Any]] | None = None,
+    weights: Any = None,
+    nodes: int | None = None,
+) -> Glmm:
+    """A generalised linear model with effects of groups, by a formula.
+
+    Args:
+      formula: `response ~ terms`, as in lme4 and Bambi: interactions `a*b` and `a:b`, splines `bs(x, df=4)`,
+        categories, `offset(x)`, functions of numpy `np.log(x)`, and group effects `(x | g)`: an intercept and a slope
+        of x for each g, correlated; independent with `(x || g)`; without an intercept `(0 + x | g)`; nested
+        `(1 | g/h)`; of several factors. Successes among trials are `p(successes, trials)`. Package formulae reads it
+        (extra `formula`).
+      table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
+      family: law of the response. Links are the identity for "gaussian" and "t", the logit for "bernoulli", "binomial"
+        and "beta", the logarithm for the others.
+      priors: priors in place of the weakly informative ones of Bambi's rule (`model.priors`), by name: {"x": ("normal",
+        0, 1), "1|g_sigma": ("half_normal", 2), "corr|g": ("lkj", 2)}. The intercept has its prior at the means of all
+        columns.
+      weights: a column, or an array: a row of weight 2 counts as two rows.
+      nodes: nodes a dimension of the quadrature over the effects of a group; None takes 11, 7 or 5 for one, two or
+        three effects of one factor, down to 3 where groups have 100 rows, else 1, which is Laplace's approximation. Not
+        used for "gaussian", whose integrals are exact.
+
+    Returns:
+      A `Model`, a log density of its coefficients and of the spreads of its groups, whose effects are integrated out.
+      Fit it by `vijax.auto(model, model.data, key=key)`; `fit.summary()` has all names, `fit.predict(table, key=key)`
+      predicts. `model.draws`, `model.replicated` and `model.log_lik` take the fit.
+
+    Raises:
+      ValueError: a formula that cannot be read, a table that lacks a column, a response that the family does not have.
+      ImportError: formulae is not installed.
+
+    >>> import pytest; _ = pytest.importorskip("formulae")
+    >>> rng = np.random.default_rng(0)
+    >>> g, x = np.arange(200) % 20, rng.normal(size=200)
+    >>> y = 1 + 2 * x + rng.normal(size=20)[g] + 0.5 * rng.normal(size=200)
+    >>> model = glmm("y ~ x + (1 | g)", {"y": y, "x": x, "g": g})
+    >>> model.free.derived and list(model.priors)
+    ['Intercept', 'x', '1|g_sigma', 'sigma']
+    """
+    design, law = formulas.read(formula, table), LAWS[family]
+    _check(design, law)
+    weights = _weights(weights, table, len(design.y))
+    _check_size(design)
+    several = len(design.factors) > 1
+    nodes = (1 if several else _nodes(design)) if nodes is None else nodes
+    require_integers(nodes=nodes)
+    require(nodes == 1 or not several, "nodes", "none where there are several grouping factors", nodes)
+    known = changed(weak(design, law), priors)
+    form = form_of(design, law, known, weights, nodes)
+    made = density(
+        form.variables(), log_prior=Of(form, "log_prior"), log_lik=Of(form, "log_lik"), derived=Of(form, "named")
+    )
+    parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
+    data = _data(design, law, form, weights)
+    found = Glmm(**parts, design=design, priors=known, data=data, density_form=form, weights=weights)
+    object.__setattr__(found, "queries", {**found.queries, "predict": found.predict})
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Of:
+    """A function of a form; equal ones are equal, so that what is compiled for one serves the other."""
+
+    form: Form
+    name: str
+
+    def __call__(self, *given: Any) -> Any:
+        """The function at its arguments."""
+        return getattr(self.form, self.name)(*given)
+
+
+def _check(design: formulas.Design, law: Law) -> None:
+    """Raises ValueError on responses that the law does not have."""
+    ok = np.broadcast_to(np.isfinite(design.y) & law.allows(design.y, design.trials), design.y.shape)
+    bad = np.flatnonzero(~ok)
+    got = f"{design.y[bad[0]]:g} in row {bad[0]}, counted from 0 ({len(bad)} such)" if len(bad) else ""
+    require(not len(bad), "family", f'{law.expected} for "{law.name}"', got, f"The response is {design.response}.")
+    counted = law.name == "binomial" or np.all(design.trials == 1)
+    require(counted, "family", '"binomial" for successes among trials', repr(law.name))
+
+
+def _nodes(design: formulas.Design) -> int:
+    """Nodes a dimension for one factor: fewer where groups are large, for integrands are then nearly normal."""
+    if not design.factors:
+        return 1
+    rows = np.quantile(np.bincount(design.rows.groups[0]), 0.1)
+    most = next(most for least, most in ENOUGH.items() if rows >= least)
+    return min(NODES.get(len(design.factors[0].labels), 1), most)
+
+
+def _check_size(design: formulas.Design) -> None:
+    """Raises ValueError where effects beside those of the largest factor, or rows with padding, are too many."""
+    sizes = {factor.name: len(factor.levels) * len(factor.labels) for factor in design.factors}
+    rest = sum(sizes.values()) - max(sizes.values(), default=0)
+    expected = f"at most {MOST_DENSE:,} effects beside those of the largest factor, whose matrix is dense"
+    require(rest <= MOST_DENSE, "formula", expected, sizes)
+
+
+def _weights(weights: Any, table: Any, size: int) -> Float[np.ndarray, " N"]:
+    if weights is None:
+        return np.ones(size)
+    found = np.asarray(formulas.frame_of(table)[weights] if isinstance(weights, str) else weights, float)
+    require(found.shape == (size,), "weights", f"one for each of the {size} rows", f"shape {found.shape}")
+    require((found >= 0) & np.isfinite(found), "weights", "finite numbers that are not negative", found)
+    return found
+
+
+def _data(design: formulas.Design, law: Law, form: Form, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Rows by group, padded with rows of weight zero; of a normal law the triangular factors of the groups' rows."""
+    location, turn = np.array(form.units.location), np.array(form.units.turn).reshape(2 * [len(form.labels)])
+    x, offset = design.rows.x @ turn, design.rows.offset
+    x = np.where(np.ptp(x, axis=0) < 1e-9 * np.abs(x).max(0, initial=0.0), x[:1], x)  # a constant, without rounding
+    z = {f"z{i}": z / np.array(form.effects[i].sizes) for i, z in enumerate(design.rows.z)}
+    y = (design.y - offset - design.rows.x @ location) / form.units.size if law.of_location else design.y
+    rows = {"x": x, "y": y, "weight": weights, **(z or {"z0": np.zeros((len(x), 0))})}
+    normal = law.name == "gaussian" and len(z) < 2
+    if not normal:
+        rows |= {"trials": design.trials, "offset": np.zeros(len(x)) if law.of_location else offset}
+    if len(z) > 1:
+        rows |= {f"group{i}": groups for i, groups in enumerate(design.rows.groups)}
+        return {name: values[None] for name, values in rows.items()}
+    groups = design.rows.groups[0] if z else np.zeros(len(x), int) if normal else np.arange(len(x))
+    padded = _by_group(rows, groups)
+    return _factors(padded) if normal else padded
+
+
+def _by_group(rows: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str, np.ndarray]:
+    counts = np.bincount(groups)
+    order = np.argsort(groups, kind="stable")
+    starts = np.cumsum(counts) - counts
+    place = np.arange(counts.max())
+    there = place < counts[:, None]
+    at = order[np.where(there, starts[:, None] + place, starts[:, None])]
+    padded = {name: values[at] for name, values in rows.items()}
+    return padded | {"weight": np.where(there, padded["weight"], 0.0)}
+
+
+def _factors(rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Groups of a normal law, as the triangular factors of their rows: of the same squares, in as many rows as there
+    are columns, and without a difference of large numbers."""
+    weight = np.sqrt(rows["weight"])[..., None]
+    table = np.concatenate([rows["z0"], rows["x"], rows["y"][..., None]], 2) * weight
+    if table.shape[1] > table.shape[2]:
+        table = np.linalg.qr(table, mode="r")
+    d = rows["z0"].shape[2]
+    found = {"z0": table[..., :d], "x": table[..., d:-1], "y": table[..., -1]}
+    return found | {"offset": np.zeros_like(found["y"]), "count": rows["weight"].sum(1)}
+
+
+def _first(named: Mapping[str, np.ndarray]) -> np.ndarray:
+    return next(iter(named.values()))
+
+
+def _unknowns(free: Any, form: Form) -> Callable[..., Any]:
+    def all_of(hyper: Any, z: Any) -> Any:
+        values = jax.vmap(lambda z: free.values_at(free.point(hyper, z)))(z)
+        return values, jax.vmap(form.named)(values)
+
+    return quick_jit(all_of)
+
+
+def _effects(form: Form) -> Callable[..., Any]:
+    of_draw = lambda data, values, key: form.effects_of(values, data, key)
+    return quick_jit(lambda values, data, keys: jax.lax.map(lambda given: of_draw(data, *given), (values, keys)))

@@ -1,0 +1,167 @@
+"""Integrals over the effects v ~ N(0, I) of one group: log of the integral of N(v; 0, I) prod_n p(y_n | a_n + B_n v).
+
+A normal law has it in closed form. For other laws it is adaptive Gauss-Hermite quadrature (Naylor and Smith 1982;
+Pinheiro and Chao 2006, equation 7): nodes about the mode of the integrand, in units of its curvature there. One node is
+Laplace's approximation.
+
+The mode is found with derivatives switched off. One more Newton step with them switched on moves it by nothing, and has
+the derivative of the mode in all that it depends on (the implicit function theorem), so that gradients are exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+LogLik = Callable[[Any, Float[Array, " n"]], Float[Array, " n"]]
+"""(parameters, predictors of rows) -> log likelihoods of rows."""
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+def of_normal(
+    r: Float[Array, " n"], b: Float[Array, "n d"], sigma: Float[Array, ""], count: Float[Array, ""]
+) -> Float[Array, ""]:
+    """log N(r; 0, sigma^2 I + B B') of `count` rows. Rows of zeros add nothing, so that r and B may be a triangular
+    factor of as many rows."""
+    d = b.shape[1]
+    inner = b.T @ b / sigma**2 + jnp.eye(d, dtype=b.dtype)
+    factor = cholesky(inner)
+    part = forward(factor, b.T @ r / sigma**2)
+    squares = jnp.sum(r**2) / sigma**2 - jnp.sum(part**2)
+    return -0.5 * (count * (LOG_2PI + 2 * jnp.log(sigma)) + squares) - _log_det(factor)
+
+
+def law_of_normal(
+    r: Float[Array, " n"], b: Float[Array, "n d"], sigma: Float[Array, ""]
+) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
+    """Mean of v given r, and the factor of its precision."""
+    factor = cholesky(b.T @ b / sigma**2 + jnp.eye(b.shape[1], dtype=b.dtype))
+    return backward(factor, forward(factor, b.T @ r / sigma**2)), factor
+
+
+def by_quadrature(
+    log_lik: LogLik, parameters: Any, a: Float[Array, " n"], b: Float[Array, "n d"], nodes: int
+) -> Float[Array, ""]:
+    """The integral for any law, by so many nodes a dimension."""
+    if b.shape[1] == 0:
+        return jnp.sum(log_lik(parameters, a))
+    mode, factor = mode_of(log_lik, parameters, a, b)
+    places, log_weights = _grid(nodes, b.shape[1])
+    v = mode[None] + jax.vmap(lambda t: backward(factor, t))(jnp.asarray(places, b.dtype))
+    inside = jax.vmap(lambda v: joint(log_lik, parameters, a, b, v))(v)
+    return jax.nn.logsumexp(inside + jnp.asarray(log_weights, b.dtype)) - _log_det(factor)
+
+
+def mode_of(
+    log_lik: LogLik, parameters: Any, a: Float[Array, " n"], b: Float[Array, "n d"]
+) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
+    """The mode of the integrand, and the factor of its curvature there."""
+    fixed = jax.lax.stop_gradient((parameters, a, b))
+    found = climbed(
+        lambda v: joint(log_lik, *fixed, v),
+        lambda v: _slopes(log_lik, *fixed, v),
+        lambda factor, x: backward(factor, forward(factor, x)),
+        lambda factor, x: jnp.sum(forward(factor, x) ** 2),
+        jnp.zeros(b.shape[1], b.dtype),
+    )
+    found = jax.lax.stop_gradient(found)
+    slope, _ = _slopes(log_lik, parameters, a, b, found)
+    _, factor = _slopes(log_lik, *fixed, found)
+    v = found + backward(factor, forward(factor, slope))
+    return v, _slopes(log_lik, parameters, a, b, v)[1]
+
+
+def joint(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> Float[Array, ""]:
+    """The log of the integrand."""
+    return jnp.sum(log_lik(parameters, a + b @ v)) - 0.5 * jnp.sum(v**2) - 0.5 * v.size * LOG_2PI
+
+
+def _slopes(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> tuple[Array, Array]:
+    """The gradient, and the factor of the curvature; where a law bends upwards, of what is left without that."""
+    along = lambda eta: jnp.sum(log_lik(parameters, eta))  # row by row, so its Hessian is diagonal
+    slope, bend = jax.jvp(jax.grad(along), (a + b @ v,), (jnp.ones_like(a),))
+    weights = jnp.maximum(-bend, 0.0)
+    return b.T @ slope - v, cholesky((b.T * weights[None]) @ b + jnp.eye(v.size, dtype=b.dtype))
+
+
+MOST_STEPS, ARRIVED = 50, 1e-4
+"""Steps of a search; and twice the nats that a step promises, below which the last one follows."""
+
+
+def climbed(value: Callable, slopes: Callable, solve: Callable, promise: Callable, start: Any) -> Any:
+    """The mode of a function, by Newton steps that are cut where it would fall.
+
+    Args:
+      value: v -> the function.
+      slopes: v -> its gradient, and the factor of its curvature.
+      solve: (factor, gradient) -> the step.
+      promise: (factor, gradient) -> twice what the step promises.
+      start: where to begin.
+    """
+
+    def going(state: tuple) -> Array:
+        _, _, _, promised, count = state
+        return (promised > ARRIVED) & (count < MOST_STEPS)
+
+    def step(state: tuple) -> tuple:
+        v, now, size, _, count = state
+        slope, factor = slopes(v)
+        tried = jax.tree.map(lambda x, dx: x + size * dx, v, solve(factor, slope))
+        there = value(tried)
+        rises = there >= now - 1e-6 * jnp.abs(now)
+        kept = jax.tree.map(lambda new, old: jnp.where(rises, new, old), (tried, there), (v, now))
+        size = jnp.where(rises, jnp.minimum(1.0, 2 * size), 0.25 * size)
+        return *kept, size, promise(factor, slope), count + 1
+
+    first = value(start)
+    begun = start, first, jnp.ones_like(first), jnp.full_like(first, jnp.inf), 0
+    return jax.lax.while_loop(going, step, begun)[0]
+
+
+def _grid(nodes: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places t and log weights of a product rule for integrals of f(t) dt."""
+    t, w = np.polynomial.hermite_e.hermegauss(nodes)
+    places = np.array(list(itertools.product(t, repeat=dim)))
+    weights = np.array(list(itertools.product(np.log(w), repeat=dim))).sum(1)
+    return places, weights + 0.5 * (places**2).sum(1)
+
+
+# --- small matrices, entry by entry: stacks of them are then plain arithmetic ----------------------------------------
+def cholesky(a: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """The lower factor of a small matrix."""
+    d = a.shape[0]
+    f: list[list[Any]] = [[jnp.zeros((), a.dtype)] * d for _ in range(d)]
+    for i in range(d):
+        for j in range(i + 1):
+            rest = a[i, j] - sum((f[i][k] * f[j][k] for k in range(j)), jnp.zeros((), a.dtype))
+            f[i][j] = jnp.sqrt(rest) if i == j else rest / f[j][j]
+    return jnp.stack([jnp.stack(row) for row in f]) if d else a
+
+
+def forward(factor: Float[Array, "d d"], x: Float[Array, " d"]) -> Float[Array, " d"]:
+    """factor^-1 x."""
+    y: list[Any] = []
+    for i in range(x.size):
+        y.append((x[i] - sum((factor[i, k] * y[k] for k in range(i)), jnp.zeros((), x.dtype))) / factor[i, i])
+    return jnp.stack(y) if y else x
+
+
+def backward(factor: Float[Array, "d d"], x: Float[Array, " d"]) -> Float[Array, " d"]:
+    """factor'^-1 x."""
+    y: dict[int, Any] = {}
+    for i in reversed(range(x.size)):
+        later = sum((factor[k, i] * y[k] for k in range(i + 1, x.size)), jnp.zeros((), x.dtype))
+        y[i] = (x[i] - later) / factor[i, i]
+    return jnp.stack([y[i] for i in range(x.size)]) if y else x
+
+
+def _log_det(factor: Float[Array, "d d"]) -> Float[Array, ""]:
+    return jnp.sum(jnp.log(jnp.diagonal(factor)))

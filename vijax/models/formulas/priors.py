@@ -1,0 +1,136 @@
+"""Priors of a regression by name: weakly informative ones by Bambi's rule, and those that a user gives.
+
+The rule is that of Capretto et al. (2022), "Bambi: a simple interface for fitting Bayesian linear models in Python",
+section 3.1: with s the standard deviation of the response (1 where the link is not the identity), a coefficient of
+column x has N(0, (2.5 s / sd(x))^2), the intercept at the mean of all columns N(mean, ...), the standard deviation of a
+group effect a half-normal law of that scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array
+
+from vijax.checks import require
+from vijax.models.formulas.formula import Design
+from vijax.models.formulas.laws import Law
+
+Prior = tuple[str, *tuple[float, ...]]
+"""The name of a law and its numbers: ("normal", 0.0, 10.0)."""
+
+
+class Kind(NamedTuple):
+    """A family of priors.
+
+    Attributes:
+      arguments: its numbers, in words.
+      support: "real", "positive" or "correlation".
+      log_prob: (x, its numbers) -> log density.
+    """
+
+    arguments: str
+    support: str
+    log_prob: Callable[..., Any]
+
+
+def _normal(x: Any, mean: Any, sd: Any) -> Any:
+    return -0.5 * ((x - mean) / sd) ** 2 - jnp.log(sd) - 0.5 * math.log(2 * math.pi)
+
+
+def _student_t(x: Any, nu: Any, mean: Any, sd: Any) -> Any:
+    constant = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * jnp.log(nu * math.pi) - jnp.log(sd)
+    return constant - 0.5 * (nu + 1) * jnp.log1p(((x - mean) / sd) ** 2 / nu)
+
+
+def _gamma(x: Any, shape: Any, rate: Any) -> Any:
+    return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * jnp.log(x) - rate * x
+
+
+def _lkj(factor: Array, eta: Any) -> Any:
+    """The density of the triangular factor of a correlation matrix (Lewandowski, Kurowicka and Joe 2009, section 3)."""
+    k = factor.shape[-1]
+    i = np.arange(1, k)
+    powers = k - i - 1 + 2 * eta - 2
+    below = (powers + 1) / 2  # row i of the factor is of that power in one less its squared length
+    area = 0.5 * i * math.log(math.pi) + gammaln(below + 0.5) - gammaln(below + 0.5 + 0.5 * i)
+    return jnp.sum(powers * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)[..., 1:]) - area, -1)
+
+
+TWICE = math.log(2.0)
+KINDS = {
+    "normal": Kind("mean, sd", "real", _normal),
+    "student_t": Kind("degrees, mean, scale", "real", _student_t),
+    "half_normal": Kind("sd", "positive", lambda x, sd: TWICE + _normal(x, 0.0, sd)),
+    "half_student_t": Kind("degrees, scale", "positive", lambda x, nu, sd: TWICE + _student_t(x, nu, 0.0, sd)),
+    "half_cauchy": Kind("scale", "positive", lambda x, sd: TWICE + _student_t(x, 1.0, 0.0, sd)),
+    "exponential": Kind("rate", "positive", lambda x, rate: jnp.log(rate) - rate * x),
+    "gamma": Kind("shape, rate", "positive", _gamma),
+    "lkj": Kind("concentration", "correlation", _lkj),
+}
+"""Families of priors by name."""
+AUX: dict[str, Prior] = {
+    "nu": ("gamma", 2.0, 0.1),
+    "alpha": ("half_cauchy", 1.0),
+    "kappa": ("half_cauchy", 1.0),
+}
+
+
+def log_prob(prior: Prior, x: Any) -> Any:
+    """The log density of a prior."""
+    return KINDS[prior[0]].log_prob(x, *prior[1:])
+
+
+def weak(design: Design, law: Law) -> dict[str, Prior]:
+    """The priors by the rule, by name."""
+    x, labels = design.rows.x, design.labels
+    unit = float(np.std(design.y)) or 1.0 if law.of_location else 1.0
+    slopes = {label: 2.5 * unit / _sd(x[:, i]) for i, label in enumerate(labels) if label != "Intercept"}
+    centre = float(np.mean(design.y)) if law.of_location else 0.0
+    means = dict(zip(labels, x.mean(0), strict=True))
+    intercept = math.sqrt((2.5 * unit) ** 2 + sum((sd * means[label]) ** 2 for label, sd in slopes.items()))
+    found: dict[str, Prior] = {}
+    for i, label in enumerate(labels):
+        if law.link == "logit" and law.name != "beta":  # on a scale of probabilities the data say nothing of the unit
+            sd = 1.5 if label == "Intercept" else 1.0 if design.categorical[i] else 1 / _sd(x[:, i])
+        else:
+            sd = intercept if label == "Intercept" else slopes[label]
+        found[label] = ("normal", centre if label == "Intercept" else 0.0, sd)
+    for factor, z in zip(design.factors, design.rows.z, strict=True):
+        for i, label in enumerate(factor.labels):
+            sd = intercept if label == "1" else 2.5 * unit / _sd(z[:, i])
+            found[f"{label}|{factor.name}_sigma"] = ("half_normal", sd)
+        if max(factor.blocks) > 1:
+            found[f"corr|{factor.name}"] = ("lkj", 1.0)
+    own = {"sigma": ("half_student_t", 4.0, unit), **AUX}
+    return found | {name: own[name] for name in law.aux}
+
+
+def _sd(x: np.ndarray) -> float:
+    return float(np.std(x)) or 1.0
+
+
+def changed(usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | None) -> dict[str, Prior]:
+    """The usual priors with those that are given in their places; ValueError where there is none of that name, or it
+    is of another support."""
+    found = dict(usual)
+    for name, prior in (given or {}).items():
+        require(name in usual, "priors", f"one of {list(usual)}", repr(name))
+        support = KINDS[usual[name][0]].support
+        known = {kind: (kind, *of.arguments.split(", ")) for kind, of in KINDS.items() if of.support == support}
+        listed = isinstance(prior, Sequence) and not isinstance(prior, str) and len(prior) > 0
+        fits = listed and prior[0] in known and len(prior) == len(known[prior[0]])
+        listed_kinds = " or ".join(f"({', '.join(words)})" for words in known.values())
+        require(fits, "priors", f"for {name!r} {listed_kinds}", repr(prior))
+        numbers = [float(x) for x in prior[1:]]
+        spreads = numbers if support != "real" else numbers[-1:]
+        require(
+            np.isfinite(numbers).all() and min(spreads) > 0, "priors", f"finite positive numbers for {name!r}", prior
+        )
+        found[name] = (str(prior[0]), *numbers)
+    return found
