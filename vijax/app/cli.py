@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -137,15 +138,18 @@ def shares(
       column: the column of the text in a table; that of the run if not given.
       out: file to write instead, .csv, .parquet or .jsonl: a row for each group and topic, with an interval.
     """
-    from vijax.app.page.blocks import text
-    from vijax.app.rows.shares import shares_of_run, table
+    from vijax.app.page.blocks import Topics, text
+    from vijax.app.page.pages import read_run
+    from vijax.app.rows.shares import shares_of_run, tables
     from vijax.app.rows.transformed import write_columns
 
     found = shares_of_run(run, by, every, data, column, say_to_stderr)
+    topics = next(block.topics for block in read_run(run).shown if isinstance(block, Topics))
     if out is None:
-        print(text([table(found, by)]))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
+        print(text(tables(found, by, topics, width), most=max(len(found.groups), len(topics))))
     else:
-        write_columns(out, found.columns())
+        write_columns(out, found.columns({topic.number: topic.label for topic in topics}))
         print(out)
     return 0
 
@@ -236,13 +240,18 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
     return 0
 
 
-def report(run: Path, /) -> int:
+def report(run: Path, /, *, name: tuple[str, ...] = ()) -> int:
     """Writes report.html, summary.txt and the figures again, also of a run that has not ended.
 
     Args:
       run: its folder.
+      name: names of topics, for all outputs from now on: --name "0: politics" "7: film".
     """
     from vijax.app.page.pages import write_pages
+    from vijax.app.runs.run_folder import keep_names
+
+    if name:
+        keep_names(run, name)
 
     print(write_pages(run))
     return 0

@@ -21,6 +21,7 @@ from vijax.data.reading.checks import Notes, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import kind_of
 from vijax.data.tables.columns import are_missing, as_numbers, not_numbers
+from vijax.data.tables.table import OF_NUMBERS
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
 from vijax.fitting.loader import USUAL
@@ -179,7 +180,8 @@ def _target(found: list[Column], kind: str, data: str, model: str) -> Column:
     candidates = [column for column in found if column.suits(kind)]
     if not candidates:
         known = "; ".join(map(str, found[:MOST_LISTED]))
-        raise ConfigError(f"{data}: {model} predicts a column of {KINDS[kind]}, and there is none: {known}")
+        other = f"; {OF_NUMBERS}" if any(column.suits("real") for column in found) else ""
+        raise ConfigError(f"{data}: {model} predicts a column of {KINDS[kind]}, and there is none: {known}{other}")
     return candidates[-1]
 
 

@@ -14,6 +14,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.app.kinds.documents import DOCUMENTS
 from vijax.app.kinds.listing import Data, New, Seen, Tell
+from vijax.app.kinds.topic_names import names_of
 from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
 from vijax.app.rows.transformed import Transformed, check_transforms, transformed
 from vijax.app.runs.restored import again, at, restore
@@ -209,7 +210,9 @@ class Run:
         if not isinstance(topics, Dirichlet):
             name = self.config.listing.name
             raise ConfigError(f"{self.folder}: a run of {name}, which has no topics; see: vijax summary {self.folder}")
-        return summarise(np.asarray(topics.concentration), self.seen.data.names, num_words)
+        names, words = names_of(self.config), self.seen.data.names
+        found = summarise(np.asarray(topics.concentration), words, num_words)
+        return [topic._replace(name=names.get(topic.number, "")) for topic in found]
 
     def __repr__(self) -> str:
         names = self.seen.data.names
