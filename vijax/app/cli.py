@@ -218,8 +218,8 @@ def predict(
 
 
 def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0, training: str | None = None) -> int:
-    """Scores a run on other data: document completion (the first half of each document predicts the other half); for
-    other models the log predictive density.
+    """Scores a run on other data, beside a plain alternative: document completion (the first half of each document
+    predicts the other half); for other models the log predictive density.
 
     Args:
       run: folder of a run.
@@ -229,14 +229,14 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
       training: see `vijax transform`.
     """
     from vijax.app.runs.loaded import read
+    from vijax.app.runs.quality import evaluated
     from vijax.app.runs.run_end import say_remarks
     from vijax.app.settings.typed_toml import check_seed
 
     check_seed(seed)
-    told = lambda note: say_to_stderr(f"Note: {note}")
     loaded = read(run, training, allow_code=True)
     say_remarks(run, say_to_stderr)
-    print(loaded.score(data, column=column, seed=seed, say=told))
+    print(evaluated(loaded, data, column, seed, say_to_stderr))
     return 0
 
 

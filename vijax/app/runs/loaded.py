@@ -124,6 +124,10 @@ class Run:
           ConfigError: the model has no score.
           ValueError: data that cannot be read, or are unlike the run's.
         """
+        return self.scored(new, column, seed, say)[1]
+
+    def scored(self, new: Any, column: str | None, seed: int, say: Callable[[str], Any]) -> tuple[Seen, Any]:
+        """The fit with other data as its test data, and its `score` of them."""
         listing = self.config.listing
         if not listing.has_score(self.seen.model):
             raise ConfigError(f"score: {listing.name} has no held-out score")
@@ -133,8 +137,8 @@ class Run:
             )
             for note in getattr(other, "notes", ()):
                 say(note)
-            data = Data(self.seen.data.train, other)
-            return listing.scored(self.seen._replace(data=data, key=jax.random.key(seed)))
+            seen = self.seen._replace(data=Data(self.seen.data.train, other), key=jax.random.key(seed))
+            return seen, listing.scored(seen)
 
     def sample(self, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
         """Independent draws of the globals, see `vijax.Fit.sample`."""
