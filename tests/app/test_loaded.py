@@ -129,7 +129,7 @@ def test_new_documents_get_shares_and_unknown_words_are_counted(loaded):
 def test_a_score_of_other_documents_is_that_of_evaluate(loaded, run, inputs, capsys):
     told = []
     score = loaded.score(str(inputs / "moved.csv"), seed=3, say=told.append)
-    assert told == ["Not read, beside the text: the columns 'id', 'stars'."]
+    assert told == ["Not part of the text: the columns 'id', 'stars'."]
     assert main(["evaluate", str(run), "--data", str(inputs / "moved.csv"), "--seed", "3"]) == 0
     assert capsys.readouterr().out.strip() == str(score)
 

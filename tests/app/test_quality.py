@@ -18,7 +18,7 @@ from vijax.app.runs import run
 from vijax.app.runs.quality import plain_of, quality
 from vijax.data import Corpus
 from vijax.data.tables.table import Table
-from vijax.evaluate import Score
+from vijax.evaluate import Coherence, Score
 from vijax.evaluate.metrics import Curves
 
 NONE = np.zeros(0)
@@ -78,7 +78,35 @@ def test_the_plain_alternative_of_each_kind_of_table():
     entries = RowScore.of(np.zeros(int(np.isfinite(held).sum())), "entry")
     assert plain_of(seen(train, Table(("a", "b"), held)), entries).score.number == entries.number
     groups = RowScore.of(np.zeros(2), "step", sizes=[5, 5])
-    assert plain_of(seen(train, test), groups) is None
+    assert plain_of(seen(train, test), groups) is None  # the table has no groups
+
+
+def test_the_plain_alternative_of_sequences_and_groups():
+    """The sums over the steps of each sequence, over the rows of each group, and over known entries."""
+    rng = np.random.default_rng(0)
+    x, y, groups = rng.normal(size=(30, 2)), rng.normal(size=30), np.repeat([0, 1, 2], [15, 5, 10])
+    names = {"group": "id", "groups": groups, "group_names": ("a", "b", "c")}
+    train, test = Table(("a", "b"), x, **names), Table(("a", "b"), x + 0.1, **names)
+    logs = stats.norm.logpdf(x + 0.1, x.mean(axis=0), x.std(axis=0)).sum(axis=1)
+    wanted = [logs[:15].sum(), logs[15:20].sum(), logs[20:].sum()]
+    found = plain_of(seen(train, test), RowScore.of(np.zeros(3), "step", sizes=[15, 5, 10]))
+    assert found.name == "each column by itself, without the order of steps"
+    np.testing.assert_allclose(found.score.parts[0], wanted)
+    with_y = Table(("a", "b"), x, "y", y, **names)
+    found = plain_of(seen(with_y, with_y), RowScore.of(np.zeros(3), "row", sizes=[15, 5, 10]))
+    np.testing.assert_allclose(found.score.mean, stats.norm.logpdf(y, y.mean(), y.std()).mean())
+    held = np.where(rng.random((30, 2)) < 0.3, x, np.nan)
+    sizes = np.bincount(groups, np.isfinite(held).sum(1))
+    found = plain_of(seen(train, Table(("a", "b"), held, **names)), RowScore.of(np.zeros(3), "entry", sizes=sizes))
+    known = np.nansum(stats.norm.logpdf(held, x.mean(axis=0), x.std(axis=0)), axis=1)
+    np.testing.assert_allclose(found.score.parts[0], np.bincount(groups, known))
+
+
+def test_one_held_out_sequence_gives_no_verdict():
+    table = Table(("a",), np.random.default_rng(0).normal(size=(9, 1)))
+    (block,), warnings = quality(seen(table, table), RowScore.of([-1.0], "step", sizes=[9]), QUIET, [])
+    assert "is not known: one group is held out" in warnings[0]
+    assert warnings[0] in block.note
 
 
 def test_a_score_that_fell_is_said_and_one_within_its_error_is_not():
@@ -95,6 +123,16 @@ def test_topics_that_repeat_are_counted():
     (block,), warnings = quality(seen(None, None), None, QUIET, shown)
     assert block.rows == [warnings]
     assert warnings[0].startswith("2 of 3 topics are nearly the same as another one.")
+
+
+def test_scores_that_disagree_are_said():
+    """Where the most coherent topics are clearly not those of the best run."""
+    score = RowScore.of([-1.0, -2.0], "row")
+    coherent = lambda mean: Coherence(mean, 0.01, np.array([mean]))
+    for second, said in ((0.2, True), (0.11, False)):
+        runs = [Compared(Path("k40"), (40,), score, None, coherent(0.1), "")]
+        runs.append(Compared(Path("k5"), (5,), score, None, coherent(second), ""))
+        assert ("The scores disagree: k40 predicts best" in note(Comparison(("k",), tuple(runs), 0))) == said
 
 
 @pytest.mark.parametrize(("best", "words"), [(2, "the largest model.num_topics"), (0, "the smallest"), (1, "")])

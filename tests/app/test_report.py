@@ -72,7 +72,8 @@ def parsed(text):
 def test_the_page_is_well_formed_and_its_links_lead_somewhere():
     structure = parsed(page())
     assert len(set(structure.ids)) == len(structure.ids)
-    assert all(link.startswith("#") and link[1:] in structure.ids for link in structure.links)
+    inside = [link for link in structure.links if not link.startswith("data:text/csv;")]
+    assert all(link.startswith("#") and link[1:] in structure.ids for link in inside)
     assert sum(name.startswith("topic-") for name in structure.ids) == 5
 
 

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from vijax.app.cli import main
-from vijax.app.rows.shares import shares_by, table
+from vijax.app.page.blocks import text
+from vijax.app.rows.shares import shares_by, tables
 from vijax.app.runs import results
 from vijax.app.settings.config import ConfigError
+from vijax.topics.summary import Topic
 
 DOCUMENTS = {
     "words": [10, 30, 20, 0, 40],
@@ -15,6 +17,8 @@ DOCUMENTS = {
     "stars": ["10", "9", "9", "9", "10"],
     "day": ["2024-01-30", "2024-01-31T08:00", "2024-02-01", "2024-02-01", ""],
 }
+
+TOPICS = [Topic(0, 0.4, ("sun",), (1.0,), (0.0, 0.0)), Topic(1, 0.6, ("dog",), (1.0,), (0.0, 0.0), name="pets")]
 
 
 def test_shares_are_of_words_with_the_error_of_a_ratio():
@@ -34,12 +38,22 @@ def test_dates_make_groups():
 
 def test_a_group_of_one_document_has_no_interval():
     found = shares_by(DOCUMENTS, "day", "month")
-    columns = found.columns()
+    columns = found.columns({0: "sun", 1: "pets"})
     assert columns["group"] == ["2024-01"] * 2 + ["2024-02"] * 2 + [""] * 2
     assert np.isnan(columns["low"][2:]).all()
     assert 0 <= columns["low"][0] < columns["share"][0] < columns["high"][0] <= 1
-    assert table(found, "day").rows[1] == ["2024-02", 1, "0.0", "100.0"]
-    assert table(found, "day").rows[2][0] == "(none)"
+    _, table = tables(found, "day", TOPICS, 80)
+    assert table.rows[1] == ["2024-02", 1, "0.0", "100.0"]
+    assert table.rows[2][0] == "(none)"
+
+
+def test_a_table_fits_the_screen_and_says_what_it_leaves_out():
+    words, table = tables(shares_by(DOCUMENTS, "day", "month"), "day", TOPICS[::-1], 40)
+    assert words.rows == [[1, "pets: dog"]]  # the largest
+    assert table.header == ["day", "documents", "topic 1"]
+    assert [row[2] for row in table.rows][:2] == ["37.5 ± 18.8", "100.0"]
+    assert "The 1 smaller topics are left out; --out" in table.note
+    assert max(map(len, text([table]).splitlines()[:-1])) <= 40
 
 
 @pytest.mark.parametrize(
@@ -72,11 +86,12 @@ def test_of_a_run(tmp_path, capsys):
     assert main(["shares", run, "--by", "kind"]) == 0
     said = capsys.readouterr().out
     assert "Topics by kind" in said
+    assert "Topics, largest first" in said
     assert main(["shares", run, "--by", "kind", "--data", str(texts)]) == 0
     assert capsys.readouterr().out == said
     assert main(["shares", run, "--by", "kind", "--out", str(tmp_path / "shares.csv")]) == 0
     lines = (tmp_path / "shares.csv").read_text().splitlines()
-    assert lines[0] == "group,documents,topic,share,low,high"
+    assert lines[0] == "group,documents,topic,label,share,low,high"
     assert [line.split(",")[:3] for line in lines[1:]] == [
         ["money", "12", "0"],
         ["money", "12", "1"],

@@ -132,7 +132,7 @@ def test_documents_are_looked_at(tmp_path, monkeypatch):
     assert (config.model.num_topics, config.fit.batch_size) == (5, 10)
     assert config.fit.num_epochs * 60 / config.fit.batch_size >= 200
     assert "# 60 documents of 9 words on average that are kept, of 30 kinds." in text
-    assert "Not read, beside the text: the columns 'n', 'kind'." in text
+    assert "Not part of the text: the columns 'n', 'kind'." in text
 
 
 def test_a_graph_is_looked_at(tmp_path, monkeypatch):

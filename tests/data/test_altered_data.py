@@ -60,7 +60,7 @@ def test_what_is_not_read_of_a_file_is_noted(tmp_path):
     corpus = read(path, text=ALL)
     assert corpus.notes == (
         "The column 'title' names the documents.",
-        "Not read, beside the text: the columns 'id', 'stars'.",
+        "Not part of the text: the columns 'id', 'stars'.",
     )
     assert corpus.titles == ("a", "b")
     assert split_over_seen_words(corpus, 1, 0)[0].notes == corpus.notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -140,15 +141,18 @@ def shares(
       column: the column of the text in a table; that of the run if not given.
       out: file to write instead, .csv, .parquet or .jsonl: a row for each group and topic, with an interval.
     """
-    from vijax.app.page.blocks import text
-    from vijax.app.rows.shares import shares_of_run, table
+    from vijax.app.page.blocks import Topics, text
+    from vijax.app.page.pages import read_run
+    from vijax.app.rows.shares import shares_of_run, tables
     from vijax.app.rows.transformed import write_columns
 
     found = shares_of_run(run, by, every, data, column, say_to_stderr)
+    topics = next(block.topics for block in read_run(run).shown if isinstance(block, Topics))
     if out is None:
-        print(text([table(found, by)]))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
+        print(text(tables(found, by, topics, width), most=max(len(found.groups), len(topics))))
     else:
-        write_columns(out, found.columns())
+        write_columns(out, found.columns({topic.number: topic.label for topic in topics}))
         print(out)
     return 0
 
@@ -217,8 +221,8 @@ def predict(
 
 
 def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0, training: str | None = None) -> int:
-    """Scores a run on other data: document completion (the first half of each document predicts the other half); for
-    other models the log predictive density.
+    """Scores a run on other data, beside a plain alternative: document completion (the first half of each document
+    predicts the other half); for other models the log predictive density.
 
     Args:
       run: folder of a run.
@@ -228,24 +232,29 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
       training: see `vijax transform`.
     """
     from vijax.app.runs.loaded import read
+    from vijax.app.runs.quality import evaluated
     from vijax.app.runs.run_end import say_remarks
     from vijax.app.settings.typed_toml import check_seed
 
     check_seed(seed)
-    told = lambda note: say_to_stderr(f"Note: {note}")
     loaded = read(run, training, allow_code=True)
     say_remarks(run, say_to_stderr)
-    print(loaded.score(data, column=column, seed=seed, say=told))
+    print(evaluated(loaded, data, column, seed, say_to_stderr))
     return 0
 
 
-def report(run: Path, /) -> int:
+def report(run: Path, /, *, name: tuple[str, ...] = ()) -> int:
     """Writes report.html, summary.txt and the figures again, also of a run that has not ended.
 
     Args:
       run: its folder.
+      name: names of topics, for all outputs from now on: --name "0: politics" "7: film".
     """
     from vijax.app.page.pages import write_pages
+    from vijax.app.runs.run_folder import keep_names
+
+    if name:
+        keep_names(run, name)
 
     print(write_pages(run))
     return 0

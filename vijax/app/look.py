@@ -14,6 +14,7 @@ import numpy as np
 
 from vijax.app.kinds.assemble import FULL_DATA
 from vijax.app.kinds.documents import load_documents
+from vijax.app.kinds.tables import are_wide
 from vijax.app.settings.sections import dialect_of
 from vijax.app.settings.typed_toml import ConfigError, flatten
 from vijax.data.read import guess_format
@@ -21,6 +22,7 @@ from vijax.data.reading.checks import Notes, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import kind_of
 from vijax.data.tables.columns import are_missing, as_numbers, not_numbers
+from vijax.data.tables.table import OF_NUMBERS
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
 from vijax.fitting.loader import USUAL
@@ -44,8 +46,6 @@ class Look(NamedTuple):
 
 MOST_LISTED = 30
 """Columns that are listed."""
-WIDE = 10.0
-"""A larger ratio of the columns' deviations makes them be standardised."""
 MANY = 15
 """Number of columns beyond which covariances are taken diagonal."""
 KINDS = {"binary": "two classes", "count": "counts 0, 1, 2, ...", "real": "numbers"}
@@ -164,9 +164,8 @@ def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) 
         why["data.held_out"] = "No column looks like groups, and so all rows are one."
     settings |= _emission(columns, known) | _networks(columns, known)
     if not all(column.counts for column in columns):
-        deviations = [float(np.nanstd(c.values)) for c in columns if c.values is not None]
-        spread = [d for d in deviations if d > 0]
-        settings["data.standardise"] = bool(spread and max(spread) > WIDE * min(spread))
+        deviations = np.array([np.nanstd(c.values) for c in columns if c.values is not None])
+        settings["data.standardise"] = are_wide(deviations)
     if known["fit.batch_size"] is not None:
         settings["fit.batch_size"] = min(known["fit.batch_size"], max(1, found[0].number // 4))
     facts = [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED])]
@@ -179,7 +178,8 @@ def _target(found: list[Column], kind: str, data: str, model: str) -> Column:
     candidates = [column for column in found if column.suits(kind)]
     if not candidates:
         known = "; ".join(map(str, found[:MOST_LISTED]))
-        raise ConfigError(f"{data}: {model} predicts a column of {KINDS[kind]}, and there is none: {known}")
+        other = f"; {OF_NUMBERS}" if any(column.suits("real") for column in found) else ""
+        raise ConfigError(f"{data}: {model} predicts a column of {KINDS[kind]}, and there is none: {known}{other}")
     return candidates[-1]
 
 

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from vijax.checks import require
 from vijax.families import Dirichlet, Family
+from vijax.families.base import as_float
 from vijax.tree import register
 
 
@@ -114,9 +116,10 @@ class OfDocuments(NamedTuple):
     Attributes:
       vocab_size: V, which is above all ids of words.
       by_word: the names of globals that are Dirichlets of batch shape (K,) over the words, and for each the name of the
-        hyperparameter that is the concentration of its prior, a scalar or (V,). The prior is made by `word_prior`, and
-        the bound reads statistics of any number of words, as `stats[name].log` (K, words) or `stats[name].by_word`
-        (words, K): a batch needs the columns of its own words only. `vijax.topics.by_words` needs this.
+        hyperparameter that is the concentration of its prior (`word_concentration`). The prior is made by
+        `word_prior`, and the bound reads statistics of any number of words, as `stats[name].log` (K, words) or
+        `stats[name].by_word` (words, K): a batch needs the columns of its own words only.
+        `vijax.topics.by_words` needs this.
       choose: (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L, share that may be
         left out) -> the topics that each document is likely to use (`vijax.topics.active_topics.Chosen`). The bound
         then reads documents with these topics (`vijax.topics.active_topics.Held`), and the statistics of the one global
@@ -158,8 +161,16 @@ ANY_FORM = DataForm()
 """Arrays of any kind, with one leading axis of groups."""
 
 
+def word_concentration(eta: Any, num_topics: int, vocab_size: int) -> Float[Array, ...]:
+    """The concentration of the prior of K topics over V words, checked: a scalar, (V,), or (K, V)."""
+    eta = as_float(eta, "eta")
+    expected = f"a scalar, shape ({vocab_size},) or ({num_topics}, {vocab_size})"
+    require(eta.shape in ((), (vocab_size,), (num_topics, vocab_size)), "eta", expected, eta.shape)
+    return eta
+
+
 def word_prior(eta: Any, num_topics: int, vocab_size: int) -> Any:
-    """The prior of K topics over V words, or over as many words as `eta` has entries. The law of a batch's own words is
+    """The prior of K topics over V words, or over as many words as `eta` has. The law of a batch's own words is
     returned as it is.
 
     >>> word_prior(jnp.asarray(0.5), 2, 3).concentration.shape
@@ -167,4 +178,4 @@ def word_prior(eta: Any, num_topics: int, vocab_size: int) -> Any:
     """
     if isinstance(eta, Family):
         return eta
-    return Dirichlet(jnp.broadcast_to(eta, (num_topics, vocab_size if jnp.ndim(eta) == 0 else jnp.size(eta))))
+    return Dirichlet(jnp.broadcast_to(eta, (num_topics, vocab_size if jnp.ndim(eta) == 0 else jnp.shape(eta)[-1])))

@@ -94,7 +94,7 @@ def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
     shares = np.array([topic.share for topic in topics])
     ax.scatter(x, y, s=2200 * shares / max(float(shares.max()), 1e-300) + 30, color=BLUE, alpha=0.3, edgecolors=BLUE)
     for topic in _plain_words(topics[:num_labels]):
-        ax.annotate(" ".join(topic.words[:2]), topic.position, fontsize=8, ha="center", va="center", color=INK)
+        ax.annotate(topic.label, topic.position, fontsize=8, ha="center", va="center", color=INK)
     ax.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[], yticks=[])
     bare(ax, keep=())
     return figure
@@ -190,7 +190,8 @@ def plain(text: str, most: int = 60) -> str:
 
 
 def _plain_words(topics: Sequence[Topic]) -> list[Topic]:
-    return [topic._replace(words=tuple(plain(word, 20) for word in topic.words)) for topic in topics]
+    short = lambda topic: tuple(plain(word, 20) for word in topic.words)
+    return [topic._replace(words=short(topic), name=plain(topic.name, 60)) for topic in topics]
 
 
 def new_figure(width: float, height: float) -> Figure:

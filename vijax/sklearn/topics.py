@@ -12,7 +12,7 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from vijax.algorithms import cavi, em, ssvi_a, svi
-from vijax.arguments import EVEN, NotNegative, Positive, Size, inside, whole
+from vijax.arguments import EVEN, NotNegative, Positive, Positives, Size, inside, whole
 from vijax.checks import require
 from vijax.data.minibatch import in_order
 from vijax.fitting.fit import fit
@@ -161,6 +161,7 @@ class LatentDirichletAllocation(TopicEstimator):
       n_components: number of topics.
       doc_topic_prior: concentration of the documents' topic shares; None is 1 / n_components.
       topic_word_prior: concentration of the topics' word probabilities; None is 1 / n_components.
+        An array (n_components, words), as of `vijax.topics.seeded`, gives topics words of their own.
       learning_method: "batch" (coordinate ascent on all documents), "online" (stochastic steps on minibatches), or
         "structured", which scikit-learn does not have: SSVI-A with the CVB0 E-step, on minibatches, whose topics
         predict held-out words better.
@@ -197,7 +198,7 @@ class LatentDirichletAllocation(TopicEstimator):
     n_components: Size = 10
     _: dataclasses.KW_ONLY
     doc_topic_prior: Positive | None = None
-    topic_word_prior: Positive | None = None
+    topic_word_prior: Positives | None = None
     learning_method: Literal["batch", "online", "structured"] = "batch"
     learning_decay: Annotated[float, inside("[0, 1]")] = 0.7
     learning_offset: NotNegative = 10.0
@@ -284,7 +285,7 @@ class CorrelatedTopicModel(TopicEstimator):
 
     n_components: Annotated[int, whole(2)] = 10
     _: dataclasses.KW_ONLY
-    topic_word_prior: Positive = 0.01
+    topic_word_prior: Positives = 0.01
     max_iter: Size = 12
     n_samples: Annotated[int, EVEN] = 16
     evaluate_every: int = -1

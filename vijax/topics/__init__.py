@@ -5,5 +5,6 @@ Models of topics are in `vijax.models`.
 
 from vijax.topics.decision import all_words
 from vijax.topics.own_words import OwnWords, by_words, of_all_words, renumbered, stored
+from vijax.topics.seeds import seeded
 
-__all__ = ["OwnWords", "all_words", "by_words", "of_all_words", "renumbered", "stored"]
+__all__ = ["OwnWords", "all_words", "by_words", "of_all_words", "renumbered", "seeded", "stored"]

@@ -31,6 +31,7 @@ class Topic(NamedTuple):
       position: on the map of topics, within [-1, 1]^2.
       documents: the most typical ones.
       coherence: NPMI of its leading words (`vijax.evaluate.npmi`); NaN where it was not computed.
+      name: the name that a user gave it; empty without one.
     """
 
     number: int
@@ -40,11 +41,17 @@ class Topic(NamedTuple):
     position: tuple[float, float]
     documents: tuple[Document, ...] = ()
     coherence: float = math.nan
+    name: str = ""
 
     @property
     def label(self) -> str:
-        """A name: the first three words."""
-        return " ".join(self.words[:3])
+        """The name, or the first three words."""
+        return self.name or " ".join(self.words[:3])
+
+    @property
+    def called(self) -> str:
+        """Number and label."""
+        return f"{self.number} {self.label}"
 
 
 def summarise(
@@ -136,9 +143,9 @@ def typical_rows(
 
 
 def topics_text(topics: Sequence[Topic], num_words: int = 10) -> str:
-    """One line per topic: number, share, words."""
+    """One line per topic: number, share, name if it has one, words."""
+    names = (f"{topic.name}: " if topic.name else "" for topic in topics)
+    words = (name + " ".join(topic.words[:num_words]) for name, topic in zip(names, topics, strict=True))
     return printable(
-        "\n".join(
-            f"{topic.number:4d}  {100 * topic.share:5.1f}%  {' '.join(topic.words[:num_words])}" for topic in topics
-        )
+        "\n".join(f"{t.number:4d}  {100 * t.share:5.1f}%  {said}" for t, said in zip(topics, words, strict=True))
     )

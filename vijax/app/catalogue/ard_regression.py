@@ -9,7 +9,8 @@ import numpy as np
 from vijax import models
 from vijax.app.kinds.listing import Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, design, pairs
-from vijax.app.page.blocks import Block, Intervals, Scatter, Table
+from vijax.app.page import views
+from vijax.app.page.blocks import Block, Scatter, Table
 from vijax.app.rows.by_row import TARGETS, RowScore
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import EnergyAlgorithm
@@ -56,8 +57,9 @@ def describe(seen: Seen) -> list[Block]:
     x, y = pairs(seen.data.train, seen.settings)
     fitted = x @ location
     deviation = np.sqrt(rate / max(shape - 1, 1e-6))
+    scales = units_of(seen.data.train).spread(np.std(seen.data.train.x, axis=0))
     return [
-        Intervals("Coefficients", columns, mean, np.sqrt(np.diag(cov)), "Bars reach two standard deviations."),
+        *views.coefficients("Coefficients", columns, mean, np.sqrt(np.diag(cov)), scales),
         Table("Relevance", ["", "prior deviation"], list(zip(columns, prior, strict=True))),
         Table("Noise", ["", "value"], [["standard deviation", float(deviation)]]),
         Scatter("Fit", "predicted", f"observed {seen.data.train.target}", fitted, y, np.zeros(len(y), int)),

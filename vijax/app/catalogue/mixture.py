@@ -83,9 +83,11 @@ def dp_score(seen: Seen) -> RowScore:
 
 
 def used(seen: Seen) -> int:
-    """Components that account for at least half a row."""
-    weights = np.asarray(stick_breaking.mean_weights(seen.fit.estimates["sticks"]))
-    return int(np.sum(weights[: seen.settings.num_components] * seen.data.train.num_rows >= 0.5))
+    """Components that hold at least half a row: the rows of a stick are what its beta has beyond the prior, those of a
+    last component without a stick what the last beta has."""
+    q, prior = seen.posterior["sticks"], float(np.asarray(seen.fit.state.hyper["concentration"]))
+    rows = np.append(np.asarray(q.alpha) - 1, np.asarray(q.beta)[-1:] - prior)
+    return int(np.sum(rows[: seen.settings.num_components] >= 0.5))
 
 
 def dp_describe(seen: Seen) -> list[Block]:

@@ -11,7 +11,7 @@ from vijax import models
 from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, design, pairs, sites, target
 from vijax.app.page import views
-from vijax.app.page.blocks import Block, Intervals, Lines, Scatter, Table
+from vijax.app.page.blocks import Block, Lines, Scatter, Table
 from vijax.app.rows.by_row import TARGETS, RowScore, in_blocks
 from vijax.app.settings.options import built, chooser, chosen, model_section
 from vijax.app.settings.sections import ProximalAlgorithm
@@ -229,10 +229,11 @@ def describe_linear(seen: Seen) -> list[Block]:
     names = list(seen.data.names) + ["intercept"] * seen.settings.intercept
     rows = units_of(seen.data.train).coefficients(seen.settings.intercept)
     mean, variance = seen.model.predict(found, jnp.asarray(rows, jnp.result_type(float)))
-    weights = Intervals(
-        "Weights", names, np.asarray(mean), np.sqrt(np.asarray(variance)), "Bars reach two standard deviations."
-    )
-    return [weights, *confusion(seen), hyper_table(seen)]
+    law, train = seen.model.likelihood(seen.fit.state.hyper, stats_of({})).name, seen.data.train
+    name = (train.classes or ("", train.target))[1]
+    scales = units_of(train).spread(np.std(train.x, axis=0))
+    weights = views.coefficients("Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name)
+    return [*weights, *confusion(seen), hyper_table(seen)]
 
 
 # --- the listings ----------------------------------------------------------------------------------------------------

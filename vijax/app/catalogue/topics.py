@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 from vijax import algorithms, models
 from vijax.app.kinds.documents import DOCUMENTS
 from vijax.app.kinds.listing import Found, Listing, Seen, Tell
+from vijax.app.kinds.topic_names import SEEDED, build_seeded
 from vijax.app.page.blocks import Block, Heat, Table, Topics
 from vijax.app.page.views import thinned
 from vijax.app.rows.by_row import RowScore
@@ -93,7 +94,13 @@ def _coherence(probs: Float[np.ndarray, "K V"], corpus: Any) -> Float[np.ndarray
 
 # --- latent Dirichlet allocation -------------------------------------------------------------------------------------
 LdaSettings = model_section(
-    models.lda, "latent Dirichlet allocation", width="vocab_size", learn=("alpha", "eta"), num_topics=50, eta=0.1
+    models.lda,
+    "latent Dirichlet allocation",
+    width="vocab_size",
+    learn=("alpha", "eta"),
+    num_topics=50,
+    eta=0.1,
+    **SEEDED,
 )
 
 
@@ -128,7 +135,9 @@ CtmEstep = chooser(
     blei_lafferty=_by(expectation.blei_lafferty, "diagonal"),
 )
 CtmAlgorithm = row_section("em", "the message to topics and logits", CtmEstep, lazy=lazy())
-CtmSettings = model_section(models.ctm, "correlated topic model", width="vocab_size", without=("seed",), num_topics=20)
+CtmSettings = model_section(
+    models.ctm, "correlated topic model", width="vocab_size", without=("seed",), num_topics=20, **SEEDED
+)
 
 
 def describe_ctm(seen: Seen) -> list[Block]:
@@ -137,10 +146,10 @@ def describe_ctm(seen: Seen) -> list[Block]:
     correlation = _correlation_of_logits(np.asarray(seen.point("logits").precision, np.float64))
     order = [topic.number for topic in topics.topics]
     names = [*map(str, order)]
-    words = {topic.number: " ".join(topic.words[:3]) for topic in topics.topics}
+    called = {topic.number: topic.called for topic in topics.topics}
     pairs = sorted((float(correlation[i, j]), i, j) for i in order for j in order if i < j)
     shown = pairs[::-1] if len(pairs) <= 2 * MOST_PAIRS else [*pairs[: -MOST_PAIRS - 1 : -1], *pairs[:MOST_PAIRS][::-1]]
-    rows = [[words[i], words[j], value] for value, i, j in shown]
+    rows = [[called[i], called[j], value] for value, i, j in shown]
     return [
         topics,
         Table("Topics that go together, and that do not", ["", "", "correlation"], rows),
@@ -239,8 +248,9 @@ def _memberships(seen: Seen, corpus: Any) -> Float[np.ndarray, "docs K"]:
 
 # --- the listings ----------------------------------------------------------------------------------------------------
 OF_DOCUMENTS: dict[str, Any] = {"unit": "document", "per": "word", "predicts": "topic"}
-LDA = Listing(LdaSettings, DOCUMENTS, DocumentAlgorithm, describe_lda, transform=shares_of_documents, **OF_DOCUMENTS)
-CTM = Listing(CtmSettings, DOCUMENTS, CtmAlgorithm, describe_ctm, transform=shares_of_documents, **OF_DOCUMENTS)
+WITH_SEEDS: dict[str, Any] = {"build": build_seeded, "transform": shares_of_documents, **OF_DOCUMENTS}
+LDA = Listing(LdaSettings, DOCUMENTS, DocumentAlgorithm, describe_lda, **WITH_SEEDS)
+CTM = Listing(CtmSettings, DOCUMENTS, CtmAlgorithm, describe_ctm, **WITH_SEEDS)
 PLSA = Listing(
     PlsaSettings,
     DOCUMENTS,

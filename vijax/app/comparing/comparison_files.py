@@ -110,6 +110,22 @@ def _edge(found: Comparison) -> str:
     return f"It has the {which} {found.keys[0]} that was tried, {best:g}: try {further} ones too. "
 
 
+def _disagreement(found: Comparison) -> str:
+    """A remark where the topics of another run than the best are clearly more coherent."""
+    known = [run for run in found.runs if run.coherence]
+    best, most = found.runs[found.best], max(known, key=lambda run: run.coherence.mean, default=None)  # type: ignore[union-attr]
+    if most is None or not best.coherence or not most.coherence:
+        return ""
+    gain, error = most.coherence.mean - best.coherence.mean, np.hypot(most.coherence[1], best.coherence[1])
+    if not gain > 2 * error:
+        return ""
+    said = f"{most.coherence.mean:.3f} for {best.coherence.mean:.3f}"
+    return (
+        f"The scores disagree: {best.folder.name} predicts best, and the topics of {most.folder.name} have the more "
+        f"coherent words (NPMI {said}). Take the first to predict, the second to read. "
+    )
+
+
 def note(found: Comparison) -> str:
     """The meaning of the columns, and the conclusions."""
     best = found.runs[found.best]
@@ -121,7 +137,7 @@ def note(found: Comparison) -> str:
             "errors are known."
         )
     close = [found.runs[i].folder.name for i in found.as_good if i != found.best]
-    said = f"The best is {best.folder.name}, {best.score}; higher is better. {_edge(found)}"
+    said = f"The best is {best.folder.name}, {best.score}; higher is better. {_edge(found)}{_disagreement(found)}"
     said += "behind: how much worse a run is, with the standard error of this difference, which is paired by unit. "
     if close:
         return said + f"Not clearly worse (by no more than two such errors): {', '.join(close)}."

@@ -80,6 +80,8 @@ def _topic(topic: Topic, explored: Explored) -> dict[str, Any]:
     leading, documents = explored.words.leading[topic.number], explored.documents
     return {
         "number": topic.number,
+        "name": topic.name,
+        "label": topic.label,
         "share": _number(topic.share),
         "coherence": _number(topic.coherence),
         "words": leading.places.tolist(),

@@ -64,7 +64,8 @@ def _about_documents(documents: Documents | None, sampled: int | None) -> str:
 
 
 def _bubble(topic: Topic, words: Words) -> Bubble:
-    said = f"Topic {topic.number}, {100 * topic.share:.1f} %: {', '.join(by_relevance(topic, words)[:IN_TABLE])}"
+    name = f" ({topic.name})" if topic.name else ""
+    said = f"Topic {topic.number}{name}, {100 * topic.share:.1f} %: {', '.join(by_relevance(topic, words)[:IN_TABLE])}"
     return Bubble(*topic.position, topic.share, str(topic.number), topic.label, f"#topic-{topic.number}", said)
 
 
@@ -78,8 +79,9 @@ def by_relevance(topic: Topic, words: Words, weight: float = RELEVANCE) -> list[
 def _row(topic: Topic, words: Words) -> str:
     known = topic.coherence == topic.coherence
     coherence = f"{topic.coherence:.2f}".replace("-", "\u2212") if known else ""
+    called = escape(f"{topic.number} {topic.name}".strip())
     return (
-        f'<tr id="topic-{topic.number}" data-topic="{topic.number}"><td><a href="#topic-{topic.number}">'
-        f'{topic.number}</a></td><td class="number">{100 * topic.share:.1f} %</td><td class="number">{coherence}</td>'
+        f'<tr id="topic-{topic.number}" data-topic="{topic.number}"><td><a href="#topic-{topic.number}">{called}</a>'
+        f'</td><td class="number">{100 * topic.share:.1f} %</td><td class="number">{coherence}</td>'
         f'<td class="leading">{escape(", ".join(by_relevance(topic, words)[:IN_TABLE]))}</td></tr>'
     )

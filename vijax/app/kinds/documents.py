@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.kinds.listing import Data, New, Source
+from vijax.app.kinds.topic_names import check_names
 from vijax.app.rows.doc_topics import excerpts_of
 from vijax.app.settings.sections import DocumentData, DocumentPage, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
@@ -198,7 +199,9 @@ def _describe(data: Data) -> str:
 
 
 def _check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on settings of text for the docstrings, which are read in their own way."""
+    """Raises a `ConfigError` on names of no topic, and on settings of text for the docstrings, which are read in their
+    own way."""
+    check_names(config, entries)
     given = config.data
     free = DocumentData(path="docstrings", held_out=given.held_out, split_seed=given.split_seed)
     if given.path != "docstrings" or given == free:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
@@ -86,6 +87,33 @@ def load_table(config: Any) -> Data:
         train = train.standardised()
         test = test.standardised(train.scaling)
     return Data(train, test)
+
+
+WIDE = 10.0
+"""A larger ratio of the columns' deviations asks for standardised columns."""
+
+
+def are_wide(deviations: np.ndarray) -> bool:
+    """True where the deviations of columns, constant ones apart, are far apart."""
+    varies = deviations[deviations > 0]
+    return bool(len(varies) and varies.max() > WIDE * varies.min())
+
+
+def _load_noted(config: Any) -> Data:
+    """The table in two parts, with a note where models of one scale for all columns read columns of different ones."""
+    data = load_table(config)
+    x, names = data.train.x, data.train.columns
+    deviations = np.array([np.std(column[np.isfinite(column)]) if np.isfinite(column).any() else 0.0 for column in x.T])
+    numbered = bool(np.all(np.isnan(x) | ((x >= 0) & ((x == np.floor(x)) | (x <= 1)))))  # counts, shares
+    if config.data.standardise or numbered or not are_wide(deviations):
+        return data
+    least = np.where(deviations > 0, deviations, np.inf).argmin()
+    note = (
+        f"The scales of columns are far apart (the deviation of {names[deviations.argmax()]!r} is "
+        f"{deviations.max():.3g}, of {names[least]!r} {deviations[least]:.3g}), and priors and starts are of one scale "
+        "for all of them: --set data.standardise=true gives all columns the same."
+    )
+    return data._replace(train=dataclasses.replace(data.train, notes=(*data.train.notes, note)))
 
 
 def _read(config: Any, path: str, like: Table | None) -> Table:
@@ -310,7 +338,7 @@ def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:
 
 TABLES = Source(
     section=TableData,
-    load=load_table,
+    load=_load_noted,
     other=_other,
     facts=_facts,
     tiles=_tiles,

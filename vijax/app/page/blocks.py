@@ -335,13 +335,13 @@ def _text(block: Block, most: int) -> str:
 def number(value: Any) -> str:
     """A value for reading: four digits of a number.
 
-    >>> number(0.123456), number(7), number(None), number("a"), number(-1234567.0)
-    ('0.1235', '7', '', 'a', '-1,234,567')
+    >>> number(0.123456), number(7), number(None), number("a"), number(-1234567.0), number(2e222)
+    ('0.1235', '7', '', 'a', '-1,234,567', '2e+222')
     """
     if value is None or value != value:  # as JSON has it, or NaN
         return ""
     if isinstance(value, float):  # NumPy's float64 is one
-        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
     return str(value)
 
 

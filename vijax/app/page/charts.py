@@ -36,11 +36,11 @@ LARGEST_FILE = 200_000
 """Letters of CSV that a card holds itself; longer ones are in the folder of the run alone."""
 
 
-def card(block: blocks.Block) -> str:
-    """A block as a card of the page, with its numbers as CSV."""
+def card(block: blocks.Block, *least: float) -> str:
+    """A block as a card of the page, with its numbers as CSV; `least` as of `lines`."""
     files = list(exports.tables([block]))
     saved = "".join(_saved(name, text, name.removeprefix(files[0][0])) for name, text in files)
-    return framed(block.title, block.note, DRAWN[type(block)](block), saved)
+    return framed(block.title, block.note, DRAWN[type(block)](block, *least), saved)
 
 
 def framed(title: str, note: str, drawn: str, beside: str = "") -> str:

@@ -49,14 +49,14 @@ APART = frozenset('",\r\n')
 """Cells of these are put in quotes. Python's csv leaves a carriage return as it is, where lines end in a line feed."""
 
 
-def words_of_topics(topics: Iterable[Topic], num_words: int | None = None) -> Iterator[tuple[int, float, str, float]]:
-    """A row for each word: number and share of the topic, the word and its probability."""
+def words_of_topics(topics: Iterable[Topic], num_words: int | None = None) -> Iterator[tuple[Any, ...]]:
+    """A row for each word: number, name and share of the topic, the word and its probability."""
     for topic in topics:
         words = zip(topic.words[:num_words], topic.probabilities, strict=False)
-        yield from ((topic.number, topic.share, word, probability) for word, probability in words)
+        yield from ((topic.number, topic.name, topic.share, word, probability) for word, probability in words)
 
 
-WORDS_OF_TOPICS = ("topic", "share", "word", "probability")
+WORDS_OF_TOPICS = ("topic", "name", "share", "word", "probability")
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -109,8 +109,8 @@ def _images(block: blocks.Images) -> Iterator[Part]:
 
 def _topics(block: blocks.Topics) -> Iterator[Part]:
     yield "", WORDS_OF_TOPICS, words_of_topics(block.topics)
-    listed = ((t.number, t.share, None if t.coherence != t.coherence else t.coherence, t.label) for t in block.topics)
-    yield "_list", ["topic", "share", "coherence_npmi", "words"], listed
+    listed = ((t.number, t.name, t.share, t.coherence, " ".join(t.words)) for t in block.topics)
+    yield "_list", ["topic", "name", "share", "coherence_npmi", "words"], listed
     numbers = range(len(block.topics))
     yield "_distances", ["", *numbers], ([k, *row] for k, row in zip(numbers, block.distances, strict=True))
     typical = ((t.number, d.title, d.share) for t in block.topics for d in t.documents)
@@ -164,9 +164,9 @@ def formatted(topics: Sequence[Topic], format: Format, num_words: int) -> str:
 
     >>> topics = [Topic(3, 0.25, ("sun", "sea"), (0.5, 0.25), (0.0, 0.0))]
     >>> print(formatted(topics, "csv", 2))
-    topic,share,word,probability
-    3,0.25,sun,0.5
-    3,0.25,sea,0.25
+    topic,name,share,word,probability
+    3,,0.25,sun,0.5
+    3,,0.25,sea,0.25
     >>> print(formatted(topics, "md", 2))
     | topic | share | words |
     |---:|---:|---|
@@ -177,12 +177,18 @@ def formatted(topics: Sequence[Topic], format: Format, num_words: int) -> str:
 
 def _csv(topics: Sequence[Topic], num_words: int) -> str:
     rows = words_of_topics(topics, num_words)
-    return csv_text(WORDS_OF_TOPICS, ((k, f"{share:.6g}", word, f"{p:.6g}") for k, share, word, p in rows)).rstrip("\n")
+    short = ((k, name, f"{share:.6g}", word, f"{p:.6g}") for k, name, share, word, p in rows)
+    return csv_text(WORDS_OF_TOPICS, short).rstrip("\n")
 
 
 def _json(topics: Sequence[Topic], num_words: int) -> str:
     records = [
-        {"topic": t.number, "share": _short(t.share), "words": [list(pair) for pair in _words(t, num_words)]}
+        {
+            "topic": t.number,
+            "name": t.name,
+            "share": _short(t.share),
+            "words": [list(pair) for pair in _words(t, num_words)],
+        }
         for t in topics
     ]
     return "[\n" + ",\n".join(json.dumps(record, ensure_ascii=True) for record in records) + "\n]"
@@ -190,7 +196,8 @@ def _json(topics: Sequence[Topic], num_words: int) -> str:
 
 def _md(topics: Sequence[Topic], num_words: int) -> str:
     escaped = lambda word: re.sub(r"([\\`*_{}\[\]<>()#+\-.!|])", r"\\\1", word)
-    words = lambda topic: ", ".join(f"{escaped(word)} {p:.3f}" for word, p in _words(topic, num_words))
+    name = lambda topic: f"{escaped(topic.name)}: " if topic.name else ""
+    words = lambda topic: name(topic) + ", ".join(f"{escaped(w)} {p:.3f}" for w, p in _words(topic, num_words))
     rows = [f"| {topic.number} | {100 * topic.share:.1f} % | {words(topic)} |" for topic in topics]
     return printable("\n".join(["| topic | share | words |", "|---:|---:|---|", *rows]))
 

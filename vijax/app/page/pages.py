@@ -10,8 +10,11 @@ import numpy as np
 
 from vijax.app.explorer.embedded import Explored, explored_of
 from vijax.app.kinds.documents import DOCUMENTS
+from vijax.app.kinds.topic_names import named, names_of
 from vijax.app.page import blocks, exports
+from vijax.app.page.report import Report, render, training
 from vijax.app.progress import clock_time
+from vijax.app.rows.shares import all_shares
 from vijax.app.runs.claim import unwritable
 from vijax.app.runs.restored import again, restore
 from vijax.app.runs.run_end import end_of
@@ -46,12 +49,12 @@ def read_run(folder: Path) -> Run:
     """A run, finished or not: for an unfinished one its newest checkpoint is described again."""
     config, result = read_run_config(folder), end_of(folder)
     if result is not None:
-        return Run(folder, config, result["blocks"], result)
+        return Run(folder, config, named(result["blocks"], names_of(config)), result)
     with config.in_precision():
         seen = restore(folder, config, again(folder, config))
         topics = seen.posterior.get("topics")
         words = np.asarray(topics.concentration, float) if isinstance(topics, Dirichlet) else None
-        return Run(folder, config, list(config.listing.describe(seen)), {}, words)
+        return Run(folder, config, named(config.listing.describe(seen), names_of(config)), {}, words)
 
 
 def write_pages(folder: Path) -> Path:
@@ -61,22 +64,22 @@ def write_pages(folder: Path) -> Path:
     try:
         write_text(summary_path(folder), f"{found_text(run)}\n")
         _write_figures(own_folder(folder / "figures"), run, curves)
-        for name, text in exports.tables(run.shown):
+        explored, curves_shown = _explored(run), training(curves, run.config.listing.per, _score_per(run))
+        groups = [all_shares(group, explored.topics) for group in explored.groups] if explored else []
+        for name, text in exports.tables([*run.shown, *curves_shown, *groups]):
             write_text(own_folder(folder / "tables") / f"{name}.csv", text)
-        write_text(folder / "report.html", _page(run, curves))
+        write_text(folder / "report.html", _page(run, curves, explored))
     except OSError as error:
         raise unwritable(folder, error) from error
     return folder / "report.html"
 
 
-def _page(run: Run, curves: metrics.Curves) -> str:
-    from vijax.app.page.report import Report, render
-
+def _page(run: Run, curves: metrics.Curves, explored: Explored | None) -> str:
     files = [run.folder / name for name in ("config.toml", "versions.json")]
     settings = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()}
     topics = [block.title for block in run.shown if isinstance(block, blocks.Topics)]
     title = f"{run.config.name}: {topics[0] if topics else run.config.listing.title}"
-    per, explored = (run.config.listing.per, _score_per(run)), _explored(run)
+    per = run.config.listing.per, _score_per(run)
     return render(Report(title, _lead(run), _facts(run, curves), run.shown, curves, settings, *per, explored))
 
 

@@ -22,6 +22,7 @@ from vijax.app.page.svg import escape
 from vijax.evaluate.metrics import LONG, OF_A_BOUND, Curves, lowest_shown, over_a_pass
 
 PASSES = "passes over the data"
+A_NAT = "A nat is a unit of log probability: one nat more makes what is seen 2.72 times as probable."
 
 
 class Report(NamedTuple):
@@ -96,24 +97,29 @@ def _found(report: Report) -> str:
 
 
 def _curves(curves: Curves, per: str, score_per: str) -> str:
+    drawn = "".join(charts.card(block, *OF_A_BOUND) for block in training(curves, per, score_per))
+    return f'<h2>Training</h2><div class="pair">{drawn}</div>' if drawn else ""
+
+
+def training(curves: Curves, per: str, score_per: str) -> list[blocks.Lines]:
+    """The curves of a run: held-out scores, and the bound, but for a wild start of a long one."""
     drawn = []
     if len(curves.held_out_score):
         measure = "Document completion, nats" if score_per == "word" else "Log predictive density, nats"
-        note = f"{measure} per {score_per}, higher is better; the band is one standard error."
+        note = f"{measure} per {score_per}, higher is better; the band is one standard error. {A_NAT}"
         x, y, error = curves.held_out_epoch, curves.held_out_score, curves.held_out_error
         drawn.append(_curve("Held-out score", note, x, y, y - error, y + error, x, y))
     if len(curves.elbo):
         note = f"The bound that training maximises, nats per {per}, averaged over a pass up to each step."
         drawn.append(_curve(f"ELBO per {per}", note, curves.epoch, over_a_pass(curves)))
-    return f'<h2>Training</h2><div class="pair">{"".join(drawn)}</div>' if drawn else ""
+    return drawn
 
 
-def _curve(title: str, note: str, x: np.ndarray, y: np.ndarray, *more: np.ndarray) -> str:
-    """A card with a curve, but for a wild start of a long one."""
+def _curve(title: str, note: str, x: np.ndarray, y: np.ndarray, *more: np.ndarray) -> blocks.Lines:
     finite = y[np.isfinite(y)]
     shown = y >= lowest_shown(finite) if len(y) > LONG and len(finite) else np.isfinite(y)
     parts: list[Any] = [part[shown] for part in (x, y, *more)]
-    return charts.framed(title, note, charts.lines(blocks.Lines(title, PASSES, title.lower(), *parts), *OF_A_BOUND))
+    return blocks.Lines(title, PASSES, title.lower(), *parts)._replace(note=note)
 
 
 def _settings(settings: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Views that several listings share: points in the plane, a histogram under a density."""
+"""Views that several listings share: points in the plane, a histogram under a density, coefficients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.app.page.blocks import Lines, Scatter
+from vijax.app.page.blocks import Block, Intervals, Lines, Scatter, Table
 
 MOST_POINTS = 1500
 
@@ -75,3 +75,35 @@ def histogram(title: str, x: np.ndarray, label: str, density: Any, note: str = "
     grid = np.linspace(edges[0] - margin, edges[-1] + margin, 300)
     centres = 0.5 * (edges[1:] + edges[:-1])
     return Lines(title, label, "density", grid, density(grid), points_x=centres, points_y=heights, note=note)
+
+
+RATIOS = {
+    "bernoulli_logit": ("odds ratio", "the odds of {} are multiplied by this"),
+    "poisson_log": ("rate ratio", "the expected {} is multiplied by this"),
+    "negative_binomial": ("rate ratio", "the expected {} is multiplied by this"),
+    "gamma_log": ("mean ratio", "the expected {} is multiplied by this"),
+}
+"""Likelihoods whose coefficients are read as exp b: the name of this, and its meaning for a target."""
+NORMAL = 1.959964
+"""Standard deviations on either side of the central 95 % of a normal law."""
+
+
+def coefficients(
+    title: str, names: Sequence[str], mean: Any, deviation: Any, scales: Any, law: str = "", target: str = ""
+) -> list[Block]:
+    """A picture of coefficients, and a table: intervals, ratios where the likelihood has such, and the effect of one
+    standard deviation of each column (`scales`; an intercept has none)."""
+    mean, deviation = np.asarray(mean, float), np.asarray(deviation, float)
+    low, high = mean - NORMAL * deviation, mean + NORMAL * deviation
+    columns = {"mean": mean, "sd": deviation, "2.5 %": low, "97.5 %": high}
+    columns["per sd of the column"] = np.append(scales, np.nan)[: len(mean)] * mean
+    notes = ["Central 95 % of each coefficient; per sd: what one standard deviation of the column adds."]
+    if law in RATIOS:
+        ratio, meaning = RATIOS[law]
+        ends = {ratio: mean, f"{ratio}, 2.5 %": low, "97.5 % of it": high}
+        with np.errstate(over="ignore"):
+            columns |= {name: np.exp(b) for name, b in ends.items()}
+        notes.append(f"{ratio.capitalize()}: where the column grows by one, {meaning.format(target)}.")
+    rows = [[name, *map(float, row)] for name, *row in zip(names, *columns.values(), strict=True)]
+    picture = Intervals(title, names, mean, deviation, "Bars reach two standard deviations.", 0)
+    return [picture, Table(f"{title}, in numbers", ["", *columns], rows, " ".join(notes))]

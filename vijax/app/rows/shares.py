@@ -22,6 +22,7 @@ from vijax.app.runs.run_end import say_remarks
 from vijax.app.runs.run_folder import Say, read_run_config
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.evaluate.score import ratio_estimate
+from vijax.topics.summary import Topic
 
 Every = Literal["year", "month", "day"]
 LENGTHS: dict[str, int] = {"year": 4, "month": 7, "day": 10}
@@ -43,8 +44,8 @@ class Shares(NamedTuple):
     share: np.ndarray
     error: np.ndarray
 
-    def columns(self) -> dict[str, list[Any]]:
-        """A row for each group and topic, with the ends of the interval of 95 %."""
+    def columns(self, labels: Mapping[int, str]) -> dict[str, list[Any]]:
+        """A row for each group and topic, with the label of the topic and the ends of the interval of 95 %."""
         size = self.share.shape[1]
         wide = np.where(np.isfinite(self.error), 1.96 * self.error, np.nan)
         low, high = np.clip(self.share - wide, 0, 1), np.clip(self.share + wide, 0, 1)
@@ -53,6 +54,7 @@ class Shares(NamedTuple):
             "group": [group for group in self.groups for _ in range(size)],
             "documents": np.repeat(self.documents, size).tolist(),
             "topic": list(range(size)) * len(self.groups),
+            "label": [labels[k] for k in range(size)] * len(self.groups),
             **{name: list(map(np.float64, values.ravel())) for name, values in numbers.items()},
         }
 
@@ -135,15 +137,32 @@ def shares_of_run(
     return shares_by(read_doc_topics(results_path(folder, config)), by, every)
 
 
-def table(found: Shares, by: str) -> Table:
-    """A row for each group: the shares in per cent with their errors."""
+CELL = len("  100.0 ± 10.0")
+"""Letters that a share takes in a table."""
+
+
+def tables(found: Shares, by: str, topics: Sequence[Topic], width: int) -> list[Table]:
+    """The words of topics, and a row for each group: the shares in per cent with their errors. The largest topics are
+    shown, as many as fit into a screen of this width; the last note says what is left out."""
+    groups = [group or "(none)" for group in found.groups]
+    room = width - max(map(len, [by, *groups])) - len("    documents")
+    shown, left = topics[: max(1, room // CELL)], len(topics) - max(1, room // CELL)
     cell = lambda share, error: f"{100 * share:.1f}" + (f" ± {100 * error:.1f}" if np.isfinite(error) else "")
     rows = [
-        [group or "(none)", int(number), *map(cell, share, error)]
-        for group, number, share, error in zip(*found, strict=True)
+        [group, int(number), *(cell(share[t.number], error[t.number]) for t in shown)]
+        for group, number, share, error in zip(groups, *found[1:], strict=True)
     ]
-    header = [by, "documents", *(f"topic {k}" for k in range(found.share.shape[1]))]
-    return Table(f"Topics by {by}", header, rows, "Per cent of the words, ± one standard error over documents.")
+    short = lambda topic: f"{topic.name}: {' '.join(topic.words[:5])}" if topic.name else " ".join(topic.words[:8])
+    words = Table("Topics, largest first", ["topic", "words"], [[t.number, short(t)[: width - 12]] for t in shown])
+    note = "Per cent of the words, ± one standard error over documents."
+    note += f" The {left} smaller topics are left out; --out shares.csv has all." if left > 0 else ""
+    return [words, Table(f"Topics by {by}", [by, "documents", *(f"topic {t.number}" for t in shown)], rows, note)]
+
+
+def all_shares(found: Grouped, topics: Sequence[Topic]) -> Table:
+    """A row for each group and topic of a column of a run."""
+    columns = found.shares.columns({topic.number: topic.label for topic in topics})
+    return Table(f"Topics by {found.by}", list(columns), list(zip(*columns.values(), strict=True)))
 
 
 # --- by the columns of a run, for its page ---------------------------------------------------------------------------

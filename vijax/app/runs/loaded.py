@@ -14,6 +14,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.app.kinds.documents import DOCUMENTS
 from vijax.app.kinds.listing import Data, New, Seen, Tell
+from vijax.app.kinds.topic_names import names_of
 from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
 from vijax.app.rows.transformed import Transformed, check_transforms, transformed
 from vijax.app.runs.restored import again, at, restore
@@ -123,6 +124,10 @@ class Run:
           ConfigError: the model has no score.
           ValueError: data that cannot be read, or are unlike the run's.
         """
+        return self.scored(new, column, seed, say)[1]
+
+    def scored(self, new: Any, column: str | None, seed: int, say: Callable[[str], Any]) -> tuple[Seen, Any]:
+        """The fit with other data as its test data, and its `score` of them."""
         listing = self.config.listing
         if not listing.has_score(self.seen.model):
             raise ConfigError(f"score: {listing.name} has no held-out score")
@@ -132,8 +137,8 @@ class Run:
             )
             for note in getattr(other, "notes", ()):
                 say(note)
-            data = Data(self.seen.data.train, other)
-            return listing.scored(self.seen._replace(data=data, key=jax.random.key(seed)))
+            seen = self.seen._replace(data=Data(self.seen.data.train, other), key=jax.random.key(seed))
+            return seen, listing.scored(seen)
 
     def sample(self, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
         """Independent draws of the globals, see `vijax.Fit.sample`."""
@@ -209,7 +214,9 @@ class Run:
         if not isinstance(topics, Dirichlet):
             name = self.config.listing.name
             raise ConfigError(f"{self.folder}: a run of {name}, which has no topics; see: vijax summary {self.folder}")
-        return summarise(np.asarray(topics.concentration), self.seen.data.names, num_words)
+        names, words = names_of(self.config), self.seen.data.names
+        found = summarise(np.asarray(topics.concentration), words, num_words)
+        return [topic._replace(name=names.get(topic.number, "")) for topic in found]
 
     def __repr__(self) -> str:
         names = self.seen.data.names

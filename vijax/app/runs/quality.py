@@ -7,14 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.app.kinds.listing import Seen
+from vijax.app.kinds.tables import by_sequence
 from vijax.app.page import blocks
 from vijax.app.rows.by_row import RowScore
+from vijax.app.runs.loaded import Run
+from vijax.app.runs.restored import again
+from vijax.app.runs.run_folder import Say
+from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import units_of
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.tables.graph import Graph
 from vijax.evaluate import Score, paired_difference, unigram_score
 from vijax.evaluate.metrics import Curves
 
+NO_CURVES = Curves(*[np.zeros(0)] * 5)
 SAME = 0.2
 """Jensen-Shannon distance below which two topics are called the same."""
 TITLE = "Is it any good?"
@@ -32,25 +38,34 @@ def plain_of(seen: Seen, score: Any) -> Plain | None:
     train, test = seen.data.train, seen.data.test
     if isinstance(train, Corpus):
         return _of_words(train, test, score)
-    if not isinstance(score, RowScore) or len(score.parts[0]) != score.number:
-        return None  # of sequences and groups
+    if not isinstance(score, RowScore):
+        return None
     if isinstance(train, Graph):
         rows, columns = np.nonzero(test.pairs)
         y = test.x[rows, columns]
         name = "the share of linked pairs" if y.max() <= 1 else "the mean count of all pairs"
-        return Plain(name, RowScore.of(_log_density(train.x[train.pairs], y), score.per))
+        return _summed(name, test, _log_density(train.x[train.pairs], y), np.ones(len(y)), score)
     if train.y is not None:
-        if len(test.y) != score.number:
-            return None
         name = "the share of each class" if train.classes else "the mean of the target"
         known, y = (train.y > 0, test.y > 0) if train.classes else (train.y, test.y)
-        return Plain(name, RowScore.of(_log_density(known.astype(float), y.astype(float)), score.per))
+        return _summed(name, test, _log_density(known.astype(float), y.astype(float)), np.ones(len(y)), score)
     logs = np.stack([_log_density(known, x) for known, x in zip(_in_units(train).T, _in_units(test).T, strict=True)], 1)
-    if score.per == "entry":
-        return Plain("the mean of each column", RowScore.of(logs[np.isfinite(test.x)], "entry"))
-    if len(logs) != score.number:
-        return None
-    return Plain("each column by itself, as one component has it", RowScore.of(np.nansum(logs, axis=1), score.per))
+    known = np.isfinite(test.x)
+    if score.per != "entry":
+        without = "without the order of steps" if score.per == "step" else "as one component has it"
+        return _summed(f"each column by itself, {without}", test, np.nansum(logs, axis=1), np.ones(len(logs)), score)
+    if len(score.parts[0]) == score.number:
+        return Plain("the mean of each column", RowScore.of(logs[known], "entry"))
+    return _summed("the mean of each column", test, np.where(known, logs, 0.0).sum(1), known.sum(1), score)
+
+
+def _summed(name: str, table: Any, logs: np.ndarray, sizes: np.ndarray, score: RowScore) -> Plain | None:
+    """An alternative from the log density of each row, added up within groups where a score is of whole groups; None
+    where the score is of other units."""
+    if len(score.parts[0]) != len(logs):
+        logs, sizes = by_sequence(table, logs), by_sequence(table, sizes)
+    same = np.array_equal(sizes, score.parts[1])
+    return Plain(name, RowScore.of(logs, score.per, sizes=sizes)) if same else None
 
 
 def _of_words(train: Corpus, test: Corpus, score: Any) -> Plain | None:
@@ -94,15 +109,25 @@ def quality(seen: Seen, score: Any, curves: Curves, shown: list[Any]) -> tuple[l
         return ([blocks.Table(TITLE, ["remark"], [[warning] for warning in warnings])] if warnings else []), warnings
     unit = "nats" + str(score).partition(" nats")[2].partition(" (")[0]
     better = paired_difference(score, plain.score)
-    said = f"{abs(better.mean):.3f} ± {better.standard_error:.3f} {unit}"
-    if not better.mean > 2 * better.standard_error:
+    error = f" ± {better.standard_error:.3f}" if np.isfinite(better.standard_error) else ""
+    said = f"{abs(better.mean):.3f}{error} {unit}"
+    if not error:
+        warnings = [
+            f"The error of the difference from {plain.name}, {said}, is not known: one group is held out.",
+            *warnings,
+        ]
+    elif not better.mean > 2 * better.standard_error:
         how = "no better" if better.mean >= -2 * better.standard_error else "worse"
         warnings = [
             f"The model predicts held-out data {how} than {plain.name}: the difference is {said}. What it finds may be "
             "chance: try a smaller model, more passes or more data, or take it that the data have no such structure.",
             *warnings,
         ]
-    note = " ".join(warnings) or f"The model is better than {plain.name} by {said}."
+    times = (
+        f": each {unit.rpartition(' ')[2]} is {np.exp(better.mean):.3g} times as probable" if better.mean < 7 else ""
+    )
+    note = " ".join(warnings) or f"The model is better than {plain.name} by {said}{times}."
+    note += " A nat is a unit of log probability, a factor of 2.72."
     rows = [["this model", score.mean], [plain.name, plain.score.mean], ["difference", better.mean]]
     return [blocks.Table(TITLE, ["held-out score", unit], rows, note)], warnings
 
@@ -133,3 +158,15 @@ def _repeated(shown: list[Any]) -> list[str]:
                     "model.num_topics."
                 )
     return said
+
+
+def evaluated(run: Run, source: str, column: str | None, seed: int, say: Say) -> str:
+    """The score of a run on other data, and beside it that of the plain alternative, which the training data say."""
+    seen, score = run.scored(source, column, seed, lambda note: say(f"Note: {note}"))
+    try:
+        train = seen.data.train if run.config.listing.needs_rows else again(run.folder, run.config, run.training).train
+    except ConfigError as error:
+        say(f"Note: the score of a plain alternative is left out: {error}")
+        return str(score)
+    shown, _ = quality(seen._replace(data=seen.data._replace(train=train)), score, NO_CURVES, [])
+    return f"{score}\n\n{blocks.text(shown)}".rstrip()

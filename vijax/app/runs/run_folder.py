@@ -19,6 +19,7 @@ config.toml is written last, before the first step: a folder without it is no ru
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import platform
@@ -32,9 +33,10 @@ import jax
 
 from vijax.app.kinds.assemble import fingerprint
 from vijax.app.kinds.listing import Data
+from vijax.app.kinds.topic_names import check_names
 from vijax.app.settings.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.settings.toml_source import NotTomlError
-from vijax.app.settings.typed_toml import DamagedError, flatten, toml_value
+from vijax.app.settings.typed_toml import DamagedError, Entry, flatten, toml_value
 from vijax.files import own_folder, write_text
 from vijax.fitting import checkpoint
 
@@ -77,6 +79,17 @@ def mend_config(folder: Path, say: Say) -> None:
     write_text(path, "".join(lines))
     write_text(path, write_toml(load_config(path)))
     say(f"Warning: {path} was missing or empty; it is written again, as the last checkpoint has it")
+
+
+def keep_names(folder: Path, names: tuple[str, ...]) -> None:
+    """Adds names of topics to config.toml, in the place of earlier ones of the same topics."""
+    path, config = folder / "config.toml", read_run_config(folder)
+    if not hasattr(config.page, "names"):
+        raise ConfigError(f"--name: a run of {config.listing.name}, which has no topics to name")
+    new = {line.partition(":")[0].strip(): line for line in (*config.page.names, *names)}
+    config = dataclasses.replace(config, page=dataclasses.replace(config.page, names=tuple(new.values())))
+    check_names(config, {"page.names": Entry(names, "--name")})
+    write_text(path, write_toml(config))
 
 
 def _is_lost(path: Path) -> bool:

@@ -269,6 +269,7 @@ class DocumentPage:
         None,
         "columns to show topics by, such as a year or a section; unset: up to four columns of dates or of few values",
     )
+    names: tuple[str, ...] = setting((), 'names of topics, as ["0: politics", "7: film"], in the place of their words')
     every: Literal["auto", "year", "month", "day"] = setting("auto", "length of time of a group, for a column of dates")
     documents: int = setting(5_000, "most documents that can be searched on the page", whole(0))
     words: int = setting(20_000, "most words that can be searched on the page, the most frequent", whole())

@@ -27,6 +27,8 @@ from vijax.data.tables.columns import (
 )
 
 TargetKind = Literal["real", "count", "binary"]
+OF_NUMBERS = 'a target of numbers is for ard_regression, or for glm or gp with model.likelihood.name = "gaussian"'
+"""What a target of numbers suits, where a model of classes was given one."""
 
 
 class Scaling(NamedTuple):
@@ -268,7 +270,7 @@ def _two_classes(
     if len(expected) != 2 or not set(found) <= set(expected):
         wanted = "two classes" if classes is None else f"the classes {classes[0]!r} and {classes[1]!r} of the run"
         listed_names = ", ".join(map(repr, found[:6])) + (", ..." if len(found) > 6 else "")
-        remedy = "choose the rows of two classes, or another target"
+        remedy = "choose the rows of two classes, or another target" + (f"; {OF_NUMBERS}" if numeric else "")
         raise fail(where, wanted, f"{len(found)}: {listed_names}", remedy)
     return np.where(names == expected[1], 1.0, -1.0), (expected[0], expected[1])
 

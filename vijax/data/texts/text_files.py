@@ -169,5 +169,5 @@ def find_column(column: str | None, known: Iterable[str], where: str, notes: Not
         if TITLE_COLUMN in others:
             notes.add(f"The column {TITLE_COLUMN!r} names the documents.")
         if left := [name for name in others if name != TITLE_COLUMN]:
-            notes.add(f"Not read, beside the text: {'the column' if len(left) == 1 else 'the columns'} {listed(left)}.")
+            notes.add(f"Not part of the text: {'the column' if len(left) == 1 else 'the columns'} {listed(left)}.")
     return column

@@ -23,11 +23,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import EVEN, Positives, Size, checked, whole
 from vijax.checks import require
-from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_prior
+from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_concentration, word_prior
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
 from vijax.families import Dirichlet, MultivariateNormal, NormalWishart, Product
-from vijax.families.base import as_float
 from vijax.families.vector.matrices import half_log_det, inverse, outer
 from vijax.inference import estep as esteps
 from vijax.inference.estep import GaussianLocals, LogisticNormal
@@ -57,7 +56,8 @@ def ctm(
     Args:
       num_topics: K, how many topics.
       vocab_size: V, how many words.
-      eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,).
+      eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,); or (K, V), as
+        `vijax.topics.seeded` makes it of words that topics are to have.
       logits: prior of (mu, Sigma^-1); a weak one if None: E[Sigma^-1] = I at K + 2 degrees of freedom.
       estep: default E-step; `vijax.estep.proximal_gradient()` if None.
       num_samples: draws of each q(z) that the bound, and with it the message, is averaged over; an even number.
@@ -83,8 +83,7 @@ def ctm(
     >>> bool(fit.trace["elbo"][-1] > fit.trace["elbo"][0])
     True
     """
-    eta = as_float(eta, "eta")
-    require(eta.shape in ((), (vocab_size,)), "eta", f"a scalar or shape ({vocab_size},)", eta.shape)
+    eta = word_concentration(eta, num_topics, vocab_size)
     logits = _vague(num_topics) if logits is None else logits
     require(isinstance(logits, NormalWishart), "logits", "a vijax.NormalWishart", type(logits).__name__)
     require(logits.strength_times_location.shape == (num_topics,), "logits", f"dimension {num_topics}", logits.dim)

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import tree
 from vijax.arguments import Positives, Size, checked
 from vijax.checks import require
-from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_prior
+from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_concentration, word_prior
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
 from vijax.families import Dirichlet, Point, Product
@@ -56,7 +56,8 @@ def lda(
       num_topics: K, how many topics.
       vocab_size: V, how many words.
       alpha: prior concentration of a document's topics; small: few topics each. A scalar or shape (K,).
-      eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,).
+      eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,); or (K, V), as
+        `vijax.topics.seeded` makes it of words that topics are to have.
       estep: default E-step; `vijax.estep.mean_field()` if None.
 
     Returns:
@@ -71,8 +72,8 @@ def lda(
     (5, 100)
     """
     hyper = {
-        "alpha": _concentration("alpha", alpha, num_topics),
-        "eta": _concentration("eta", eta, vocab_size),
+        "alpha": _alpha(alpha, num_topics),
+        "eta": word_concentration(eta, num_topics, vocab_size),
     }
 
     def prior(hyper: Hyper) -> Product:
@@ -134,9 +135,9 @@ def _gamma_100(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
     return (1 - 1 / 900 + jax.random.normal(key, shape, dtype) / 30) ** 3
 
 
-def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
-    value = as_float(value, name)
-    require(value.shape in ((), (size,)), name, f"a scalar or shape ({size},)", value.shape)
+def _alpha(value: Any, num_topics: int) -> Float[Array, ...]:
+    value = as_float(value, "alpha")
+    require(value.shape in ((), (num_topics,)), "alpha", f"a scalar or shape ({num_topics},)", value.shape)
     return value
 
 

@@ -14,8 +14,14 @@ const files = {
     ),
   ],
   topics: () => [
-    ["topic", "share", "coherence_npmi", "words"],
-    ...inOrder().map((topic) => [topic.number, topic.share, topic.coherence, topLabel(topic, IN_TABLE)]),
+    ["topic", "name", "share", "coherence_npmi", "words"],
+    ...inOrder().map((topic) => [
+      topic.number,
+      topic.name,
+      topic.share,
+      topic.coherence,
+      leading(topic, IN_TABLE).join(" "),
+    ]),
   ],
   documents: () => [
     ["document", "words", "topic", "share"],

@@ -95,7 +95,7 @@ function largest(group) {
       make(
         "a",
         { href: `#topic-${k}`, class: "chip" },
-        `${topLabel(topics.get(k), 2)} `,
+        `${topics.get(k).label} `,
         make("span", {}, percent(share, 0)),
       ),
     );
@@ -122,7 +122,7 @@ function fillGroups() {
   if (!group) return;
   const topic = topics.get(state.topic),
     rows = sharesOf(group, topic.number);
-  const title = make("h4", {}, `Topic ${topic.number}, ${topLabel(topic)}`);
+  const title = make("h4", {}, `Topic ${topic.number}, ${topic.label}`);
   const chart = make(
     "div",
     {},

@@ -3,7 +3,8 @@ const discs = new Map();
 for (const disc of document.querySelectorAll(".map a")) discs.set(Number(disc.getAttribute("href").slice(7)), disc);
 
 function said(topic) {
-  return `Topic ${topic.number}, ${percent(topic.share ?? 0, 1)}: ${topLabel(topic, 8).replaceAll(" ", ", ")}`;
+  const name = topic.name ? ` (${topic.name})` : "";
+  return `Topic ${topic.number}${name}, ${percent(topic.share ?? 0, 1)}: ${leading(topic, 8).join(", ")}`;
 }
 
 function describeDiscs() {

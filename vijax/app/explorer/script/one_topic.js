@@ -5,7 +5,7 @@ function documentItem(place, shares) {
     make(
       "a",
       { href: `#topic-${k}`, class: "chip", title: said(topics.get(k)) },
-      `${topLabel(topics.get(k), 2)} `,
+      `${topics.get(k).label} `,
       make("span", {}, percent(share, 0)),
     ),
   );
@@ -64,7 +64,7 @@ function fillTopic() {
     make(
       "header",
       {},
-      make("h3", {}, topLabel(topic)),
+      make("h3", {}, topic.label),
       make("span", {}, `topic ${topic.number} · ${percent(topic.share ?? 0, 1)} of all words${coherence}`),
     ),
     legend,

@@ -38,8 +38,7 @@ function bar(share, part = null) {
 }
 
 function link(topic, text = null) {
-  const words = topLabel(topic);
-  return make("a", { href: `#topic-${topic.number}`, title: words }, text ?? `${topic.number} ${words}`);
+  return make("a", { href: `#topic-${topic.number}`, title: topic.label }, text ?? `${topic.number} ${topic.label}`);
 }
 
 function plain(text) {

@@ -20,10 +20,8 @@ function order() {
 
 function fillTable() {
   for (const row of document.querySelectorAll("tr[data-topic]")) {
-    const words = relevant(topics.get(Number(row.dataset.topic)))
-      .slice(0, IN_TABLE)
-      .map((found) => found.word);
-    row.querySelector(".leading").textContent = words.join(", ");
+    const topic = topics.get(Number(row.dataset.topic));
+    row.querySelector(".leading").textContent = leading(topic, IN_TABLE).join(", ");
   }
 }
 
@@ -31,7 +29,7 @@ function card(topic) {
   const head = make(
     "header",
     {},
-    make("h3", {}, link(topic, topLabel(topic))),
+    make("h3", {}, link(topic, topic.label)),
     make("span", {}, `topic ${topic.number} · ${percent(topic.share ?? 0, 1)}`),
   );
   return make("article", { class: "card topic", "data-card": topic.number }, head, wordList(topic, IN_CARD));

@@ -22,11 +22,10 @@ function reweigh(weight) {
   ranked.clear();
 }
 
-function topLabel(topic, count = 3) {
+function leading(topic, count) {
   return relevant(topic)
     .slice(0, count)
-    .map((row) => row.word)
-    .join(" ");
+    .map((row) => row.word);
 }
 
 function wordRow(topic, row, most) {
