@@ -292,7 +292,6 @@ def pg_svi(
 
 def a_third(share: float) -> Schedule:
     """Step size 1/3 whatever the share of the data in a batch: with memory, messages are not scaled by it."""
-    del share
     return constant(1 / 3)
 
 

@@ -210,7 +210,6 @@ def model(
     require(not with_default, "local_elbo", "a parameter `hyper` without a default", "one with a default", remedy)
 
     def bound(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-        del estep
         data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
         per_group, local = _pair(local_elbo(stats, data, key, *([hyper] if reads_hyper else [])))
         weights = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)

@@ -194,7 +194,6 @@ class FreeVariables(abc.ABC):
 
     def point(self, hyper: Mapping[str, Any], z: Float[Array, " D"]) -> Float[Array, " D"]:
         """The free coordinates at a value of the global."""
-        del hyper
         return z
 
     @abc.abstractmethod

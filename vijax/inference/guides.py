@@ -58,7 +58,6 @@ class mean_field(Guide):
 
     @constructor
     def at(self, mean: Float[Array, " D"], sd: float) -> Normal:
-        """See `Guide`."""
         xp, mean, _ = on_host(mean, sd)
         precision = xp.full_like(mean, 1 / sd**2)
         return Normal(precision * mean, -0.5 * precision)
@@ -72,7 +71,6 @@ class full_rank(Guide):
 
     @constructor
     def at(self, mean: Float[Array, " D"], sd: float) -> MultivariateNormal:
-        """See `Guide`."""
         xp, mean, _ = on_host(mean, sd)
         precision = xp.diag(xp.full_like(mean, 1 / sd**2))
         return MultivariateNormal(precision @ mean, -0.5 * precision)
@@ -88,7 +86,6 @@ class triangular(Guide):
     whose steps then take D^2 operations. `vijax.advi` uses it where `full_rank` is asked for."""
 
     def at(self, mean: Float[Array, " D"], sd: float) -> TriangularNormal:
-        """See `Guide`."""
         return TriangularNormal(mean, jnp.log(sd) * jnp.eye(mean.size, dtype=mean.dtype))
 
 
@@ -165,7 +162,6 @@ class block(Guide):
         raise AssertionError
 
     def over(self, places: Mapping[str, Sequence[int]]) -> Guide:
-        """See `Guide`."""
         named = [name for group in self.groups for name in group]
         unknown = [name for name in named if name not in places]
         require(not unknown, "groups", f"names among the free variables {list(places)}", unknown)
@@ -187,7 +183,6 @@ class _Placed(Guide):
     each: Guide
 
     def at(self, mean: Float[Array, " D"], sd: float) -> Blocks:
-        """See `Guide`."""
         parts = {name: self.each.at(mean[np.array(at)], sd) for name, at in self.coordinates}
         return Blocks(Product(parts), tuple(at for _, at in self.coordinates))
 

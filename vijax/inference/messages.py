@@ -117,7 +117,6 @@ class by_part(Messages):
     num_parts: int  # type: ignore[misc]
 
     def check(self, spec: Spec) -> None:
-        """See `Messages`."""
         require_integers(num_parts=self.num_parts)
         remedy = "Use vijax.pg_svi(model, memory=True): the sites are the messages, one for each observation."
         require(spec.model.by_entry is None, "model", "one whose messages are of whole batches", "sites", remedy)
@@ -131,11 +130,9 @@ class by_part(Messages):
         require(fixed, "step_size", "a schedule where messages are remembered", spec.step_size, remedy)
 
     def init(self, spec: Spec, q: Product) -> Parts:
-        """See `Messages`."""
         return unvisited(q, self.num_parts, _looks_ahead(spec))
 
     def is_of(self, spec: Spec, memory: Any) -> bool:
-        """See `Messages`."""
         if not isinstance(memory, Parts):
             return False
         return (len(memory.constant), memory.visited_at is not None) == (self.num_parts, _looks_ahead(spec))

@@ -52,7 +52,6 @@ class constant:
     rho: Annotated[float, inside("(0, 1]")] = 1.0
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         xp, t = on_host(t)
         return xp.full(xp.shape(t), self.rho, jnp.result_type(float))
 
@@ -78,7 +77,6 @@ class beta:
     schedule: Schedule | None = None
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """beta_t."""
         return self.scale * (self.schedule or constant())(t)
 
 
@@ -102,7 +100,6 @@ class robbins_monro:
     kappa: Annotated[float, inside("[0, 1]")] = 0.75
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         xp, t = on_host(t)
         return xp.minimum(1.0, self.scale * (_real(t) + self.offset) ** -self.kappa)
 
@@ -122,7 +119,6 @@ class by_odds:
     first: Positive
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         _, t = on_host(t)
         return self.first / (self.first + 1 + _real(t))
 
@@ -146,7 +142,6 @@ class hold_then_decay:
     kappa: Annotated[float, inside("[0, 1]")] = 0.5
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         xp, t = on_host(t)
         return self.rho * xp.maximum(_real(t) - self.hold + 1.0, 1.0) ** -self.kappa
 
@@ -162,7 +157,6 @@ class no_ramp:
     """N_t = N."""
 
     def __call__(self, t: Any, total: Array, batch: Array) -> Array:
-        """N_t."""
         return total
 
 
@@ -179,7 +173,6 @@ class ramp:
     sweeps: Positive = 1.0
 
     def __call__(self, t: Any, total: Array, batch: Array) -> Array:
-        """N_t."""
         return jnp.minimum((t + 1) * batch / self.sweeps, total)
 
 
@@ -205,7 +198,6 @@ class proximal:
     beta: Positive | Schedule
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         size = self.beta(t) if callable(self.beta) else jnp.full(jnp.shape(t), self.beta)
         return size / (1.0 + size)
 
@@ -302,7 +294,6 @@ class third_of_the_way:
     share: float
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         return self.share / 3 * (1.0 + self.share * t) ** -0.6
 
 

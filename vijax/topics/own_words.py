@@ -120,12 +120,10 @@ class ByWords(Wrapper):
         return self.active is not None
 
     def check(self, alg: Algorithm) -> None:
-        """See `Wrapper`."""
         _check(alg.spec)
         _check_active(alg.spec.model, self)
 
     def loader(self, loader: Any, alg: Algorithm) -> OwnWordsLoader:
-        """See `Wrapper`."""
         return OwnWordsLoader(loader, alg.spec.model.form.documents.vocab_size)  # type: ignore[union-attr]
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:

@@ -35,7 +35,6 @@ class Gibbs(MixedMembership, OfConditionals):
     burn_in: int
 
     def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
-        """Draws of the locals of a model written as an energy (`vijax.estep.conditionals`), by sweeps."""
         return gibbs_sweeps(problem, key, self.num_sweeps, self.burn_in)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:

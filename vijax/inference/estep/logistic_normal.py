@@ -111,7 +111,6 @@ class ProximalGradient(LogisticNormalEStep):
         return gather.docs_per_chunk(num_slots, 32 * num_topics, cache_bytes=2**21)
 
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
-        """See `LogisticNormalEStep`."""
         words = jnp.sum(problem.counts, 1) > 0
         improve = functools.partial(self._improve, problem, key)
         settled = lambda new, old: new.gain <= self.tol

@@ -35,7 +35,6 @@ class MeanField(MixedMembership, OfConditionals):
     tol: float
 
     def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
-        """Coordinate ascent on the locals of a model written as an energy (`vijax.estep.conditionals`)."""
         return coordinate_ascent(problem, self.max_iters, self.tol)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
@@ -52,7 +51,6 @@ class MeanField(MixedMembership, OfConditionals):
         return Locals(gamma, None)
 
     def over_words(self) -> AtOnce:
-        """See `MixedMembership`."""
         return functools.partial(over_words, "mean_field_step", _reopened, self._settings())
 
     def _settings(self) -> dict[str, int | float]:
@@ -128,7 +126,6 @@ class CVB0(MixedMembership):
         return Locals(*native.where_there_is("cvb0", shapes, self._by_xla, *given, **self._settings()))
 
     def over_words(self) -> AtOnce:
-        """See `MixedMembership`."""
         return functools.partial(over_words, "cvb0_step", _as_before, self._settings())
 
     def _settings(self) -> dict[str, int | float]:

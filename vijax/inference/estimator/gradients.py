@@ -45,7 +45,6 @@ class mean_field(Estimator):
     memory: bool = False
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         return q.expected_stats(), q.with_naturals
 
     def read(self, q: Any, prior: Any, reads: Reads) -> Placed:
@@ -76,7 +75,6 @@ class at_point(Estimator):
     estimand: Estimand
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         return self.estimand.point(q), q.with_naturals
 
 
@@ -85,7 +83,6 @@ class ssvi_a(Estimator):
     """grad_s l at s = t(beta), beta ~ q."""
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         return q.sample_stats(key), q.with_naturals
 
 
@@ -110,7 +107,6 @@ class ssvi(Estimator):
     control_variate: bool = True
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         stats, v = q.pathwise_sample(key)
 
         def damped(eta_hat: PyTree) -> Family:
@@ -146,11 +142,9 @@ class reparameterised(Estimator):
     quasi: bool = False
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         return self._placed(q, prior, *q.pathwise_sample(key))
 
     def place_at(self, noise: Float[Array, " noise"], q: Family, prior: Family) -> Placed:
-        """See `Estimator`."""
         return self._placed(q, prior, *q.pathwise_at(noise))
 
     def _placed(self, q: Family, prior: Family, stats: PyTree, v: Callable[[Any], PyTree]) -> Placed:
@@ -177,12 +171,10 @@ class score_function(Estimator):
     differentiates: ClassVar[bool] = False
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         stats = q.sample_stats(key)
         return stats, lambda _: tree.subtract(stats, q.expected_stats())
 
     def message(self, q: Family, said: PyTree, values: Float[Array, " draws"]) -> Family:
-        """F^-1 Cov(t, l)."""
         advantage = (values - jnp.mean(values)) / (values.size - 1)
         return q.fisher_solve(jax.tree.map(lambda t: jnp.tensordot(advantage, t, 1), said))
 

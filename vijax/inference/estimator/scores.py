@@ -62,11 +62,9 @@ class least_squares(Estimator):
     quasi: bool = False
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         return self._scores_at(q, lambda: q.sample_stats(key))
 
     def place_at(self, noise: Float[Array, " noise"], q: Family, prior: Family) -> Placed:
-        """See `Estimator`."""
         return self._scores_at(q, lambda: q.stats(q.from_noise(noise)))
 
     def _scores_at(self, q: Family, draw: Callable[[], Any]) -> Placed:
@@ -155,7 +153,6 @@ class batch_and_match(Estimator):
     num_samples: Annotated[int, whole(2)] = 32
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         remedy = "Give the model guide=vijax.guides.full_rank()."
         known = isinstance(q, MultivariateNormal) and not q.batch_shape
         require(known, "estimator", f"one for a {type(q).__name__}", repr(self), remedy)

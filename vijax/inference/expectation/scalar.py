@@ -163,7 +163,6 @@ def nodes(likelihood: Likelihood, y: Any, m: Array, v: Array, num_nodes: int) ->
 def _equidistant(likelihood: Likelihood, y: Any, m: Array, v: Array) -> tuple[Array, Array]:
     """Nodes m + s h k and weights of the trapezoidal rule. With no singularity nearer than a standard deviation it is
     in error by about 2 exp(1/2 - 2 pi / h): 1e-12 of the integrand in float64, 3e-8 in float32."""
-    del likelihood, y
     step, reach = (0.22, REACH) if m.dtype == jnp.float64 else (0.34, 6.5)
     x = step * np.arange(-int(reach / step), int(reach / step) + 1)
     weight = np.exp(-0.5 * x**2)

@@ -32,7 +32,6 @@ class exact_mean(Update):
     """
 
     def propose(self, q: Any, target: Any, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Any, PyTree]:
-        """See `Update`."""
         _require_sites(self, q)
         slope = target.linear - q.mean() * target.precision  # the message is (alpha - gamma m, -gamma)
         first = q.with_naturals([(1 - size) * q.linear + size * slope, (1 - size) * q.precision])

@@ -56,7 +56,6 @@ class Warm(Wrapper):
     scaled: ClassVar[bool] = True
 
     def check(self, alg: Algorithm) -> None:
-        """See `Wrapper`."""
         spec, remedy = alg.spec, "Leave warm (warm_starts) out: its E-step is a closed form."
         has = spec.model.locals.start is not None
         require(has, "warm", "a model whose E-step climbs to a fixed point", "one that has no start", remedy)
@@ -65,7 +64,6 @@ class Warm(Wrapper):
         require(able, "warm", "an E-step that can begin anywhere", repr(spec.estep), remedy)
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
-        """See `Wrapper`."""
         state = alg.init(key, batch, hyper)
         return state._replace(local=None).with_beside(self.name, unvisited(alg.spec.model, state.hyper, batch))
 
@@ -78,7 +76,6 @@ class Warm(Wrapper):
         return new._replace(local=None).with_beside(self.name, kept), info
 
     def lost(self, memory: Visited) -> str:
-        """See `Wrapper`."""
         return "locals of the groups that were seen" if np.any(np.asarray(memory.seen)) else ""
 
 
@@ -158,16 +155,13 @@ class Averaged(Wrapper):
     after: int
 
     def check(self, alg: Algorithm) -> None:
-        """See `Wrapper`."""
         require_integers(0, after=self.after)
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
-        """See `Wrapper`."""
         state = alg.init(key, batch, hyper)
         return state.with_beside(self.name, tree.scale(0.0, _bare(state.posterior)))
 
     def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
-        """See `Wrapper`."""
         mean = self.memory(state)
         new, info = alg.step(key, state, batch)
         count = jnp.maximum(state.step - self.after + 1, 1).astype(state.step_size.dtype)

@@ -73,7 +73,6 @@ class Sized(Wrapper):
         return state._replace(local=model.locals.start(state.hyper, read))  # type: ignore[misc]
 
     def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
-        """See `Wrapper`."""
         return alg.step(key, state, self._given(alg, batch))
 
     def _given(self, alg: Algorithm, batch: Any) -> Any:

@@ -96,7 +96,6 @@ class LogDensity(FreeVariables):
 
     @property
     def reads_data(self) -> bool:
-        """True where the density reads data."""
         return self.log_lik is not None
 
     @property
@@ -151,7 +150,6 @@ class LogDensity(FreeVariables):
         self, model: Any, hyper: Hyper, posterior: Product, key: PRNGKeyArray
     ) -> tuple[LogDensity, tuple[()]]:
         """The density itself: there are no others."""
-        del model, hyper, posterior, key
         return self, ()
 
     def start_in_words(self) -> str:
@@ -295,7 +293,6 @@ def _model_of(density: LogDensity, generative: Generative | None) -> Model:
     dim = density.variables.dim
 
     def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-        del key, estep
         data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
         each = density.log_liks_at(density.point(hyper, stats[Z].value), jax.tree.map(jnp.asarray, data))
         weights = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
@@ -307,7 +304,6 @@ def _model_of(density: LogDensity, generative: Generative | None) -> Model:
         return density.log_prior_at(density.point(hyper, z)) + wide
 
     def init(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-        del hyper, batch
         if density.is_framed:
             return prior
         near = density.start

@@ -67,7 +67,6 @@ class FreePart(FreeVariables):
 
     def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
         """Draws by the names that the user gave."""
-        del hyper
         return {**_others(draws), **jax.vmap(lambda x: self.variables.values(x)[0])(draws[Z])}
 
     def given_others(

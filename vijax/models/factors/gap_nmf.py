@@ -184,7 +184,6 @@ def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -
 
 
 def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-    del key
     dictionary, gains = stats["dictionary"], stats["gains"]
     y, b = jnp.asarray(batch.data, float), jnp.asarray(hyper["b"], float)
     emitted = gains.value * jnp.sum(dictionary.value, axis=0)

@@ -113,7 +113,6 @@ def steps_like(check: Any, example: Any, needs_data: str = "") -> Any:
 
 def observed(layout: Steps, data: Any) -> Float[Array, "N T D"]:
     """Observations, NaN on steps that do not exist."""
-    del data
     return _padded(layout.y, layout)
 
 
