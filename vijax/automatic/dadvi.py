@@ -217,11 +217,8 @@ class NotAMaximumError(ValueError):
 
 
 def solver(objective: OnDraws, point: Float[np.ndarray, " 2D"]) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns b -> x with (-Hessian) x = b.
-
-    Raises:
-      NotAMaximumError: the Hessian is not negative definite; conjugate gradients see it in the directions they take.
-    """
+    """Returns b -> x with (-Hessian) x = b. Raises NotAMaximumError: the Hessian is not negative definite; conjugate
+    gradients see it in the directions they take."""
     if objective.dim > MOST_DENSE:
         product, scales = objective.product(point), objective.scales(point)
         return lambda b: _conjugate_gradients(lambda v: -product(v), b, scales)

@@ -15,17 +15,11 @@ PRICE = 4096  # padded slots of a batch that a bucket must save: the cost of com
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bucket:
-    """Documents that share a padded shape.
+    """Documents that share a padded shape."""
 
-    Attributes:
-      rows: places of the documents in the corpus, in order.
-      slots: padded length: the most different words that one of them has, at least 1.
-      max_tokens: the most tokens that one of them has, at least 1.
-    """
-
-    rows: Int[np.ndarray, " docs"]
-    slots: int
-    max_tokens: int
+    rows: Int[np.ndarray, " docs"]  # places of the documents in the corpus, in order
+    slots: int  # padded length: the most different words that one of them has, at least 1
+    max_tokens: int  # the most tokens that one of them has, at least 1
 
 
 def length_buckets(

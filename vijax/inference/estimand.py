@@ -19,17 +19,11 @@ from vijax.families import Family
 
 
 class Estimand(abc.ABC):
-    """The aim for one global: a distribution, or a point.
+    """The aim for one global: a distribution, or a point."""
 
-    Attributes:
-      is_point: True for a point.
-      forgets_prior: True where it is found without the prior.
-      is_flat: True where a step pulls towards a flat density, which is no place to retreat to.
-    """
-
-    is_point: ClassVar[bool] = False
-    forgets_prior: ClassVar[bool] = False
-    is_flat: ClassVar[bool] = False
+    is_point: ClassVar[bool] = False  # True for a point
+    forgets_prior: ClassVar[bool] = False  # True where it is found without the prior
+    is_flat: ClassVar[bool] = False  # True where a step pulls towards a flat density, which is no place to retreat to
 
     def prior(self, prior: Family) -> Family:
         """The natural parameters towards which a step pulls."""

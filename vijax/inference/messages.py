@@ -38,13 +38,9 @@ every other part where it is when steps are small."""
 class Messages:
     """The rule by which the message of a batch becomes that of all data; without memory, unless a subclass has one.
 
-    The methods are given the `Spec` of the algorithm, for its model and its other choices.
+    The methods are given the `Spec` of the algorithm, for its model and its other choices."""
 
-    Attributes:
-      num_parts: into how many parts the data are cut once for all, or None.
-    """
-
-    num_parts: ClassVar[int | None] = None
+    num_parts: ClassVar[int | None] = None  # into how many parts the data are cut once for all, or None
 
     def check(self, spec: Spec) -> None:
         """Raises ValueError at other choices that these messages do not go with."""
@@ -186,18 +182,13 @@ def _is_exact(spec: Spec) -> bool:
 
 # --- the memory of parts ------------------------------------------------------------------------------------------
 class Parts(NamedTuple):
-    """The memory of all parts.
+    """The memory of all parts."""
 
-    Attributes:
-      natural: the message of each part, natural parameters with a leading axis of B; zero before its first visit.
-      constant: c_b, the share of its bound that does not depend on the globals.
-      groups: how many groups it has; 0 before its first visit.
-      visited_at: the globals as they stood at its last visit, like `natural`; None where no part looks ahead.
-    """
-
+    # The message of each part, natural parameters with a leading axis of B; zero before its first visit
     natural: Product
-    constant: Float[Array, " parts"]
-    groups: Float[Array, " parts"]
+    constant: Float[Array, " parts"]  # c_b, the share of its bound that does not depend on the globals
+    groups: Float[Array, " parts"]  # how many groups it has; 0 before its first visit
+    # The globals as they stood at its last visit, like `natural`; None where no part looks ahead
     visited_at: Product | None
 
     def ahead(self, index: Int[Array, ""], q: Product) -> Product:

@@ -66,9 +66,6 @@ class beta:
         1 / F, for Dirichlet counts of a thousand some thousand.
       schedule: how it changes, a schedule of this module; None holds it at `scale`.
 
-    Raises:
-      ValueError: `scale` not positive.
-
     >>> [round(float(beta(1000.0, robbins_monro(kappa=1.0))(t)), 1) for t in (0, 1, 9)]
     [1000.0, 500.0, 100.0]
     """
@@ -187,9 +184,6 @@ class proximal:
 
     Args:
       beta: step size of the proximal step, rho = beta / (1 + beta). A positive number, or a schedule of them.
-
-    Raises:
-      ValueError: beta not positive.
 
     >>> float(proximal(3.0)(0))
     0.75

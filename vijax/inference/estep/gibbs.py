@@ -164,8 +164,5 @@ def gibbs(num_sweeps: Size = 5, burn_in: Count = 5) -> Gibbs:
     Args:
       num_sweeps: sweeps whose draws are averaged. They are sweeps over tokens, or over locals.
       burn_in: sweeps before those.
-
-    Raises:
-      ValueError: `num_sweeps` is not a positive integer, or `burn_in` a negative one.
     """
     return Gibbs(num_sweeps, burn_in)

@@ -97,9 +97,6 @@ def mean_field(max_iters: Size = 100, tol: Positive = 1e-3) -> MeanField:
       max_iters: most iterations of a document or group.
       tol: stop where an iteration changes the topic counts of a document, or the locals of a group, by less on average.
         It is scikit-learn's `mean_change_tol`.
-
-    Raises:
-      ValueError: `max_iters` is not a positive integer, or `tol` not a positive number.
     """
     return MeanField(max_iters, float(tol))
 
@@ -174,9 +171,6 @@ def cvb0(max_iters: Size = 100, tol: Positive = 1e-3) -> CVB0:
     Args:
       max_iters: most iterations of a document.
       tol: stop where an iteration changes the topic counts of a document by less on average.
-
-    Raises:
-      ValueError: `max_iters` is not a positive integer, or `tol` not a positive number.
     """
     return CVB0(max_iters, float(tol))
 

@@ -98,9 +98,6 @@ class ssvi(Estimator):
         factor 1 - rho_t.
       control_variate: eq. (9), V applied to the whole displacement eta + eta_hat - lambda, whose spread vanishes at
         the fixed point; the same expectation, since E[V] = I.
-
-    Raises:
-      ValueError: `damping` outside [0, 1].
     """
 
     damping: Annotated[float, inside("[0, 1]")] = 0.3
@@ -162,9 +159,6 @@ class score_function(Estimator):
 
     Args:
       num_samples: draws of the globals a step, at least two: the baseline of each is the mean of the others.
-
-    Raises:
-      ValueError: fewer than two draws.
     """
 
     num_samples: Annotated[int, whole(2)] = 8

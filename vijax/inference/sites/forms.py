@@ -48,19 +48,12 @@ class Sites(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """A prior conditioned on sites, factorised once for every question about it.
+    """A prior conditioned on sites, factorised once for every question about it."""
 
-    Attributes:
-      cholesky: lower factor of a matrix with the determinant of I + K diag(g).
-      weights: a vector in which the mean is linear.
-      log_det: log |I + K diag(g)|.
-      quadratic: m' K^-1 m.
-    """
-
-    cholesky: Float[Array, "dim dim"]
-    weights: Float[Array, " dim"]
-    log_det: Float[Array, ""]
-    quadratic: Float[Array, ""]
+    cholesky: Float[Array, "dim dim"]  # lower factor of a matrix with the determinant of I + K diag(g)
+    weights: Float[Array, " dim"]  # a vector in which the mean is linear
+    log_det: Float[Array, ""]  # log |I + K diag(g)|
+    quadratic: Float[Array, ""]  # m' K^-1 m
 
 
 class Prior(abc.ABC):
@@ -253,17 +246,11 @@ def _whitened_rows(cholesky: Float[Array, "dim dim"], new: Float[Array, "T dim"]
 @dataclasses.dataclass(frozen=True)
 class SparseFeatureForm(_OfWeights):
     """`FeatureForm` in O(nnz per row squared) a site, X never made dense: each row of X is its nonzero columns, padded
-    with zeros.
+    with zeros."""
 
-    Attributes:
-      columns: columns of the entries; 0 in padding.
-      values: values of the entries; 0 in padding.
-      unit: a one for each column; only its length D matters.
-    """
-
-    columns: Int[Array, "sites nnz"]
-    values: Float[Array, "sites nnz"]
-    unit: Float[Array, " dim"]
+    columns: Int[Array, "sites nnz"]  # columns of the entries; 0 in padding
+    values: Float[Array, "sites nnz"]  # values of the entries; 0 in padding
+    unit: Float[Array, " dim"]  # a one for each column; only its length D matters
 
     @classmethod
     def from_scipy(cls, matrix: Any, dtype: Any = None) -> SparseFeatureForm:

@@ -143,9 +143,6 @@ class within(Update):
       nats: radius of the trust region.
       update: the update whose steps are cut; None is `kl()`.
 
-    Raises:
-      ValueError: `nats` not positive.
-
     >>> from vijax.families import Normal
     >>> q, target = Normal.from_mean_variance(0.0, 1.0), Normal.from_mean_variance(40.0, 1.0)
     >>> new, _ = within(0.5).propose(q, target, 1.0, ())

@@ -37,12 +37,9 @@ def warm(alg: Algorithm) -> Algorithm:
 
     The state then holds the locals of all N groups: of LDA N x K numbers. It is for models whose E-step climbs to a
     fixed point: topics by `mean_field` or `cvb0`, correlated topics, factorial HMMs and other energies with coupled
-    locals. benchmarks/README.md says how much it saves.
-
-    Raises:
-      ValueError: a model or an E-step that has nothing to go on from, or an algorithm that remembers messages of parts
-        of the data. `init` raises it where the first batch does not say N, and which groups it holds.
-    """
+    locals. benchmarks/README.md says how much it saves. Raises ValueError: a model or an E-step that has nothing to go
+    on from, or an algorithm that remembers messages of parts of the data. `init` raises it where the first batch does
+    not say N, and which groups it holds."""
     return wrap(alg, Warm())
 
 
@@ -80,11 +77,8 @@ class Warm(Wrapper):
 
 
 def unvisited(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visited:
-    """The memory for all groups before any was seen.
-
-    Raises:
-      ValueError: the batch says neither how many groups there are nor which of them it holds.
-    """
+    """The memory for all groups before any was seen. Raises ValueError: the batch says neither how many groups there
+    are nor which of them it holds."""
     remedy = "vijax.fit gives them; in a loop of your own Minibatch(data, N, rows=...)."
     known = isinstance(batch, Minibatch) and batch.rows is not None
     known = known and isinstance(batch.num_groups, float | int | np.number)  # type: ignore[union-attr]

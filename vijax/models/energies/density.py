@@ -39,18 +39,14 @@ START, START_SD = 2.0, 0.05
 
 class Frame(NamedTuple):
     """Coordinates relative to a place and a scale, x = shift + scale z: relative to a good guess every posterior is
-    near N(0, I), and float32 holds it however correlated its variables are.
+    near N(0, I), and float32 holds it however correlated its variables are."""
 
-    Attributes:
-      shift: (D,).
-      scale: lower triangle (D, D), or standard deviations (D,);
-      directions: beside these, orthonormal columns (D, r), along which z is
-      stretch: stretched by these factors, (r,), before it is scaled; None for none.
-    """
-
-    shift: Float[Array | np.ndarray, " D"]
+    shift: Float[Array | np.ndarray, " D"]  # (D,)
+    # Lower triangle (D, D), or standard deviations (D,);
     scale: Float[Array | np.ndarray, "D D"] | Float[Array | np.ndarray, " D"]
+    # Beside these, orthonormal columns (D, r), along which z is
     directions: Float[Array | np.ndarray, "D r"] | None = None
+    # Stretched by these factors, (r,), before it is scaled; None for none
     stretch: Float[Array | np.ndarray, " r"] | None = None
 
     def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
@@ -69,30 +65,20 @@ class Frame(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class LogDensity(FreeVariables):
-    """The log density of free coordinates that `density` makes a model of: `model.free`.
-
-    Attributes:
-      variables: the free variables.
-      log_prior: values -> scalar.
-      log_lik: (values, group) -> scalar; None where the prior is all there is.
-      is_whole: True where all the data are one group.
-      guide: the family of q.
-      derived: values -> further values by name, for draws; None where there are none.
-      start: largest distance from zero at which means of q begin, in free coordinates.
-      is_framed: q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves.
-      num_directions: of that frame, beside standard deviations.
-    """
+    """The log density of free coordinates that `density` makes a model of: `model.free`."""
 
     is_all = True
-    variables: Variables
-    log_prior: Callable[[Values], Array]
-    log_lik: Callable[[Values, PyTree], Array] | None
-    is_whole: bool
-    guide: Guide
+    variables: Variables  # the free variables
+    log_prior: Callable[[Values], Array]  # values -> scalar
+    log_lik: Callable[[Values, PyTree], Array] | None  # (values, group) -> scalar; None where the prior is all there is
+    is_whole: bool  # True where all the data are one group
+    guide: Guide  # the family of q
+    # values -> further values by name, for draws; None where there are none
     derived: Callable[[Values], Mapping[str, Any]] | None = None
-    start: float = START
+    start: float = START  # largest distance from zero at which means of q begin, in free coordinates
+    # Q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves
     is_framed: bool = False
-    num_directions: int = 0
+    num_directions: int = 0  # of that frame, beside standard deviations
 
     @property
     def reads_data(self) -> bool:

@@ -26,21 +26,13 @@ Potentials = tuple[Array, ...]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parts:
-    """The parts of a structured autoencoder.
+    """The parts of a structured autoencoder."""
 
-    Attributes:
-      surrogate: the conjugate model, whose groups are potentials.
-      latent: name of the local that the decoder reads.
-      encode: (params, x) -> potentials.
-      decode: (params, latent) -> the output that the likelihood reads.
-      observed: the likelihood.
-    """
-
-    surrogate: Energy
-    latent: str
-    encode: Callable[[PyTree, Array], Any]
-    decode: Callable[[PyTree, Array], Any]
-    observed: Observed
+    surrogate: Energy  # the conjugate model, whose groups are potentials
+    latent: str  # name of the local that the decoder reads
+    encode: Callable[[PyTree, Array], Any]  # (params, x) -> potentials
+    decode: Callable[[PyTree, Array], Any]  # (params, latent) -> the output that the likelihood reads
+    observed: Observed  # the likelihood
 
     def potentials(self, encoder: PyTree, x: Array) -> Potentials:
         """The encoder's potentials for one observation, their shapes checked."""
