@@ -129,9 +129,6 @@ class reparameterised(Estimator):
       quasi: draws that are evenly spread, from a Sobol sequence with a random digital shift a step (randomised quasi
         Monte Carlo: Buchholz, Wenzel and Mandt 2018): the expectation is the same, the noise less, above all for smooth
         bounds in few dimensions, with a power of two draws. It serves normal globals, mixtures and flows.
-
-    Raises:
-      ValueError: no draw, `quasi` that is no bool; when used, `quasi` for a global of another family.
     """
 
     num_samples: Size = 8
@@ -186,9 +183,6 @@ class weighted(Estimator):
     Args:
       num_samples: K. At one draw any objective is the evidence lower bound.
       objective: one of `vijax.objective`; the importance-weighted bound where none is given.
-
-    Raises:
-      ValueError: no draw, or an `objective` that is none.
 
     >>> import vijax as vi
     >>> humps = lambda v: jnp.logaddexp(-0.5 * (v["x"] - 2) ** 2, -0.5 * (v["x"] + 2) ** 2)

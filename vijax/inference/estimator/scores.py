@@ -51,11 +51,7 @@ class least_squares(Estimator):
         enough draws for the same regression; with fewer each coordinate's score is regressed on that coordinate
         alone (mean field), or the curvature is the covariance of draws and scores (full covariance): noise that a
         decreasing step size averages.
-
       quasi: draws that are evenly spread, as in `vijax.estimator.reparameterised`.
-
-    Raises:
-      ValueError: fewer than two draws, `quasi` that is no bool; a global of another family.
     """
 
     num_samples: Annotated[int, whole(2)] = 32
@@ -145,9 +141,6 @@ class batch_and_match(Estimator):
 
     Args:
       num_samples: B, draws a step, at least two.
-
-    Raises:
-      ValueError: fewer than two draws; a global of another family.
     """
 
     num_samples: Annotated[int, whole(2)] = 32

@@ -43,9 +43,6 @@ def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched
         which makes the slope much more accurate.
       matched: draws whose average (z - m)(z - m)' is V itself (of fewer pairs than dimensions, draws at right angles):
         quadratic functions then average to their expectation exactly, others with a bias of order 1 / num_samples.
-
-    Raises:
-      ValueError: no draws, or an odd number of them in pairs; at a call, no key.
     """
     require_integers(num_samples=num_samples)
     require(not antithetic or num_samples % 2 == 0, "num_samples", "an even number, for pairs", num_samples)
