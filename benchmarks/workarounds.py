@@ -112,13 +112,13 @@ def chunk(make: Callable[[], tuple[Any, Any]], left_out: str) -> Run:
     """Runs `STEPS` small steps of `vijax.fit`, in a program without some work-around."""
     import jax
 
-    from vijax.contract.batch import as_minibatch
+    from vijax.contract.batch import Minibatch
     from vijax.fitting import loop
     from vijax.xla.compiler import step_jit
 
     alg, data = make()
     key = jax.random.key(0)
-    batch = as_minibatch(data, None, full_data=True)
+    batch = Minibatch(data, None)
     state = jax.device_put(alg.init(key, batch))
     batches = jax.device_put(jax.tree.map(lambda x: np.asarray(x)[None], batch))
     program = step_jit(partial(loop._chunk, lambda: alg.step), static_argnums=(0, 5))

@@ -109,12 +109,10 @@ def memoized(
 ) -> Algorithm:
     """Incremental coordinate ascent (Neal and Hinton 1998; memoized variational inference of Hughes and Sudderth 2013).
 
-    The data are cut once into parts, and a step visits one: it replaces the message of this part and keeps the others.
-    So there is no step size, and every step uses all the data. Its fixed points are those of `cavi`, in fewer passes.
-    Where `cavi` takes many, it takes about a quarter of them if the globals can be updated at once and the E-step
-    ascends: then a part's locals are found where the globals are going (`vijax.messages.by_part` says how), and a part
-    keeps the locals that it remembers if those found afresh are worse, as may happen in documents with alpha below 1.
-    Then the bound ends above that of `cavi` at the same globals.
+    The data are cut once into parts, and a step visits one: it replaces the message of this part and keeps the others
+    (`vijax.messages.by_part` says how). So there is no step size, and every step uses all the data. Its fixed points
+    are those of `cavi`, in about a quarter of the passes where `cavi` takes many, the globals can be updated at once
+    and the E-step ascends.
 
     From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not fall under mean-field
     E-steps, where the globals can be updated at once (`model.blocks` is None or has one block): mixtures, topic models,
@@ -162,9 +160,7 @@ def svi(
     """Stochastic variational inference: mean-field natural gradients from minibatches (Blei, Kucukelbir and McAuliffe
     2017, Algorithm 3).
 
-    The default schedule is (t + 10)^-0.6; `points` as for `cavi`. It was chosen by measurement: LDA with K = 50 scores,
-    after ten passes in batches of 256, -7.940 on AP and -6.807 on BBC news; with (t + 1)^-0.75 it is -8.000 and -6.904
-    (one seed; `benchmarks/quality/schedules.py`).
+    The default schedule is (t + 10)^-0.6, by measurement (`benchmarks/quality/schedules.py`); `points` as for `cavi`.
     """
     choices["estimand"] = _estimand(choices, distribution(), points)
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
@@ -176,9 +172,8 @@ def ssvi_a(
 ) -> Algorithm:
     """Structured SVI with V approximated by the identity (Hoffman and Blei 2015, eq. 10).
 
-    The default schedule is (t + 1)^-0.6. SSVI-A needs hundreds of updates and keeps improving while steps are large: on
-    AP (K = 100, eta = 0.1) it scores -7.753, -7.719 after 12, 35 passes, against -7.781, -7.745 with (t + 1)^-0.75. On
-    full data it wants a schedule that holds rho near 1 first (`hold_then_decay`). `points` as for `cavi`.
+    The default schedule is (t + 1)^-0.6: SSVI-A needs hundreds of updates and keeps improving while steps are large. On
+    full data it wants one that holds rho near 1 first (`hold_then_decay`). `points` as for `cavi`.
     """
     choices["estimand"] = _estimand(choices, distribution(), points)
     choices["estimator"] = _estimator(choices, at_draw(), model)
@@ -204,10 +199,9 @@ def ssvi(
       points: as for `cavi`.
       estep: as for `cavi`.
       step_size: rho_t; by default (t + 1)^-0.6, as for SSVI-A.
-      damping: tau in (1 - tau_t) I + tau_t V, tau_t = tau (1 - rho_t); see `vijax.estimator.ssvi`. By measurement: on
-        AP tau = 0.3 comes within 0.01 nats per word of SSVI-A, tau = 1 stays 0.08 behind after 35 passes of (t +
-        1)^-0.75, its noise outweighing the bias that it removes. The price: for tau < 1 the fixed point lies between
-        those of SSVI-A and SSVI. Only tau = 1 tends to the maximum of the structured ELBO as steps decrease.
+      damping: tau in (1 - tau_t) I + tau_t V, tau_t = tau (1 - rho_t); see `vijax.estimator.ssvi`. Only tau = 1 tends
+        to the maximum of the structured ELBO as steps decrease, but its noise outweighs the bias that it removes (0.08
+        nats per word on AP after 35 passes). For tau < 1 the fixed point lies between those of SSVI-A and SSVI.
       control_variate: eq. (9); less noise, same expectation.
       sweeps_of_ramp: N_t = min(t, N) reaches N after this many passes (Algorithm 1); 0 switches the ramp off.
       **choices: the other arguments of `compose`.
@@ -252,8 +246,7 @@ def pg_svi(
         replaced, instead of estimating all of them from the batch; the noise then vanishes at the optimum. Globals
         beside the sites have no memory: they want a decreasing `step_size`.
       inner_steps: with memory, steps on the batch's sites before all is factorised again. They have size rho, and the
-        other sites are held (`vijax.update.block`). Measured on GP classification with batches of 5: a gap of 1e-3
-        after 3 or 4 passes, where full-data steps take 9 (ionosphere) and 28 (sonar).
+        other sites are held (`vijax.update.block`).
       mean: linearise f in the mean parameters, or in (m, V) with m exact. "current" is the natural gradient; "exact",
         the exact-m form of appendix D, has the same fixed points and is undamped while the sites are weak.
       **choices: the other arguments of `compose`, `learn` among them, and short ones, as `average_after`.
@@ -292,7 +285,6 @@ def pg_svi(
 
 def a_third(share: float) -> Schedule:
     """Step size 1/3 whatever the share of the data in a batch: with memory, messages are not scaled by it."""
-    del share
     return constant(1 / 3)
 
 

@@ -32,15 +32,10 @@ Make = TypeVar("Make", bound=Callable)
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """A condition that a value must satisfy.
+    """A condition that a value must satisfy."""
 
-    Attributes:
-      test: value, or an array of values -> which of them are allowed.
-      expected: the words after "expected".
-    """
-
-    test: Callable[[Any], Any]
-    expected: str
+    test: Callable[[Any], Any]  # value, or an array of values -> which of them are allowed
+    expected: str  # the words after "expected"
 
     def check(self, argument: str, value: Any) -> None:
         """Raises ValueError naming the argument where the value is not allowed; traced values pass.
@@ -163,19 +158,12 @@ def said_choices(choices: tuple) -> str:
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 class Argument(NamedTuple):
-    """An argument of a constructor.
+    """An argument of a constructor."""
 
-    Attributes:
-      hint: its type.
-      default: its default; `inspect.Parameter.empty` where it has none.
-      meaning: the first sentence of its entry under `Args:`; empty where it has none.
-      limit: what its values must satisfy; None where nothing is said.
-    """
-
-    hint: Any
-    default: Any
-    meaning: str
-    limit: Limit | None = None
+    hint: Any  # its type
+    default: Any  # its default; `inspect.Parameter.empty` where it has none
+    meaning: str  # the first sentence of its entry under `Args:`; empty where it has none
+    limit: Limit | None = None  # what its values must satisfy; None where nothing is said
 
     @property
     def choices(self) -> tuple:

@@ -19,11 +19,8 @@ PERMISSIONS = 0o666  # less the user's umask
 
 
 def write_atomically(target: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Writes a file by `write`, wholly and durably or not at all; a link at `target` is replaced.
-
-    Raises:
-      OSError: it could not be written; a file that was at `target` before is as it was.
-    """
+    """Writes a file by `write`, wholly and durably or not at all; a link at `target` is replaced. Raises OSError: it
+    could not be written; a file that was at `target` before is as it was."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         temporary.unlink(missing_ok=True)  # of a process of the same number that was killed
@@ -40,10 +37,7 @@ def write_atomically(target: Path, write: Callable[[BinaryIO], Any]) -> None:
 
 def write_arrays(target: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes arrays as .npz, as `write_atomically` does. It never pickles: NumPy before 2.2 cannot be told not to.
-
-    Raises:
-      TypeError: an array of Python objects.
-    """
+    Raises TypeError: an array of Python objects."""
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
             raise TypeError(f"{name} holds Python objects, which no file takes: make it numbers or text")
@@ -58,20 +52,13 @@ def write_text(target: Path, text: str) -> None:
 
 
 def open_to_append(path: Path) -> int:
-    """Opens a file to append to; returns its descriptor.
-
-    Raises:
-      OSError: it cannot be opened, or is a link.
-    """
+    """Opens a file to append to; returns its descriptor. Raises OSError: it cannot be opened, or is a link."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, PERMISSIONS)
 
 
 def own_folder(path: Path) -> Path:
-    """Returns the folder, which is made if it is missing.
-
-    Raises:
-      OSError: it cannot be made, or is a link to another one.
-    """
+    """Returns the folder, which is made if it is missing. Raises OSError: it cannot be made, or is a link to another
+    one."""
     if path.is_symlink():
         raise OSError(f"{path} is a link to another folder, and a run writes into its own folder only; remove the link")
     path.mkdir(parents=True, exist_ok=True)

@@ -58,9 +58,6 @@ def ngvi(
       step_size: rho_t.
       **choices: the other arguments of `compose`.
 
-    Raises:
-      ValueError: a model without free variables.
-
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
     >>> fit = vi.fit(ngvi(model), num_steps=300, key=jax.random.key(0))
@@ -99,9 +96,6 @@ def bam(
       step_size: rho_t; None is `vijax.step_size.by_odds(10 B D)` for D coordinates: ten times the weights of the paper,
         with which posteriors of scales far from one took hundreds of steps more.
       **choices: the other arguments of `compose`.
-
-    Raises:
-      ValueError: a model that is no density.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> precision = jnp.array([[2.0, 0.9], [0.9, 1.0]])
@@ -143,9 +137,6 @@ def advi(
       optimizer: None is Adam at rate 0.01. The right rate depends on the scales of the posterior.
       **choices: the other arguments of `compose`.
 
-    Raises:
-      ValueError: a model without free variables.
-
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
     >>> fit = vi.fit(advi(model, num_samples=16), num_steps=1000, key=jax.random.key(0))
@@ -180,9 +171,6 @@ def bbvi(
       num_samples: draws a step. At least two.
       optimizer: None is Adam at rate 0.01.
       **choices: the other arguments of `compose`.
-
-    Raises:
-      ValueError: a model without free variables.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> model = vi.density({"x": vi.free()}, lambda v: -jnp.abs(jnp.floor(v["x"]) - 3.0))  # no slope anywhere
@@ -222,9 +210,6 @@ def aevb(
         `vijax.estep.structured(num_sweeps, num_samples, objective=)` of `svae`; None is the model's. With
         `objective=vijax.objective.importance_weighted()` and some draws it is importance-weighted (Burda et al. 2016).
       **choices: the other arguments of `compose`.
-
-    Raises:
-      ValueError: a model without points.
 
     Points on a line, (z, -2 z), whose slopes the decoder finds:
 

@@ -28,11 +28,8 @@ SHORT = (*WITH_ARGUMENT, "full_data", "warm_starts", "lazy", "active_topics", "l
 
 
 def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Algorithm:
-    """An algorithm by its own choices (`own`), replaced where the user made others (`choices`).
-
-    Raises:
-      TypeError: an unknown argument.
-    """
+    """An algorithm by its own choices (`own`), replaced where the user made others (`choices`). Raises TypeError: an
+    unknown argument."""
     check_names(choices, [*inspect.signature(compose).parameters, *SHORT], MOVED)
     both = {**own, **choices}
     short = {name: both.pop(name) for name in SHORT if name in both}

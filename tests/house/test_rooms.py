@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import importlib
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,18 @@ def test_there_is_no_circle() -> None:
 def test_the_picture_of_the_rooms_is_of_today() -> None:
     drawn = runpy.run_path(str(PACKAGE.parent / "docs" / "rooms.py"))
     assert drawn["PICTURE"].read_text() == drawn["picture"](), "python docs/rooms.py draws it anew"
+
+
+def test_benchmarks_take_names_that_there_are() -> None:
+    taken = {
+        (node.module, alias.name)
+        for path in (PACKAGE.parent / "benchmarks").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "vijax"
+        for alias in node.names
+    }
+    has = lambda module, name: f"{module}.{name}" in PATHS or hasattr(importlib.import_module(module), name)
+    assert [f"{module}: {name}" for module, name in sorted(taken) if not has(module, name)] == []
 
 
 def test_no_name_of_a_later_jax_is_used() -> None:

@@ -1,10 +1,14 @@
 """What a user reads cites papers by author and year, in plain words."""
 
 import ast
+import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
+
+import vijax  # noqa: F401 (all its modules)
 
 ROOT = Path(__file__).parents[2]
 PLACES = ("README.md", "CONTRIBUTING.md", "docs", "benchmarks", "configs", "notebooks", "vijax", "tests")
@@ -59,3 +63,17 @@ def test_docstrings_begin_with_what_a_thing_is():
 @pytest.mark.parametrize("pattern", STILL_TO_DO)
 def test_what_is_still_to_do_has_such_docstrings(pattern):
     assert any(PUZZLES.match(line) for _, line in first_lines(pattern)), f"{pattern} is done: take it off STILL_TO_DO"
+
+
+def test_every_public_method_has_a_docstring_or_overrides_one_that_has():
+    modules = [vars(module) for name, module in sys.modules.items() if name.startswith("vijax.")]
+    ours = {c for values in modules for c in list(values.values()) if inspect.isclass(c)}
+    classes = [c for c in ours if c.__module__.startswith("vijax.")]
+    assert len(classes) > 300
+    named = [(c, name) for c in classes for name in vars(c) if not name.startswith("_")]
+    kinds = property, classmethod, staticmethod, type(files)
+    methods = [
+        (c, n) for c, n in named if isinstance(vars(c)[n], kinds) and n not in vars(c).get("__annotations__", {})
+    ]
+    assert len(methods) > 1000
+    assert not [f"{c.__qualname__}.{name}" for c, name in methods if not inspect.getdoc(getattr(c, name))]

@@ -63,13 +63,11 @@ def dadvi(
     Broderick 2024, "Black box variational inference with a deterministic objective"). There is no learning rate, and
     the end is an optimum, so that `vijax.linear_response(fit, data)` can correct its variances.
 
-    How many draws? If variables are weakly correlated, tens of draws serve any number of them: on a logistic regression
-    of 100 independent features 32 draws moved sds by 8 %, means by at most .17 sd. If they are strongly correlated,
-    there must be more draws than variables, because the sds adapt to correlations that the noise has by chance: with
-    one common factor in the 100 features sds were half too large with 32 draws, a third with 128, right with 512. The
-    bound on the fixed draws is then far above `fit.elbo`, which is on fresh ones, and `fit.verdict` says so. A full
-    covariance on fewer draws than variables has no bound at all (the same paper), and is not offered here. The
-    covariances of `vijax.linear_response` suffer less: in that example they were right to 4 % with 32 draws.
+    How many draws? If variables are weakly correlated, tens of draws serve any number of them. If they are strongly
+    correlated, there must be more draws than variables, because the sds adapt to correlations that the noise has by
+    chance: with one common factor in 100 features sds were half too large with 32 draws, right with 512. The bound on
+    the fixed draws is then far above `fit.elbo`, which is on fresh ones, and `fit.verdict` says so. The covariances of
+    `vijax.linear_response` suffer less: in that example they were right to 4 % with 32 draws.
 
     Args:
       model: a log density (`vijax.density`), whatever its guide.
@@ -217,11 +215,8 @@ class NotAMaximumError(ValueError):
 
 
 def solver(objective: OnDraws, point: Float[np.ndarray, " 2D"]) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns b -> x with (-Hessian) x = b.
-
-    Raises:
-      NotAMaximumError: the Hessian is not negative definite; conjugate gradients see it in the directions they take.
-    """
+    """Returns b -> x with (-Hessian) x = b. Raises NotAMaximumError: the Hessian is not negative definite; conjugate
+    gradients see it in the directions they take."""
     if objective.dim > MOST_DENSE:
         product, scales = objective.product(point), objective.scales(point)
         return lambda b: _conjugate_gradients(lambda v: -product(v), b, scales)

@@ -46,11 +46,7 @@ class Searched(NamedTuple):
 
 def find_modes(target: Target, seed: int, num_starts: int, stopped: Callable[[], bool] = never) -> list[Found]:
     """Returns the modes, best first. Half of the searches begin within 2 of zero, in free coordinates, the others as
-    far apart as the prior is wide.
-
-    Raises:
-      ValueError: the density is finite at no start, or has no gradient.
-    """
+    far apart as the prior is wide. Raises ValueError: the density is finite at no start, or has no gradient."""
     near = np.random.default_rng(seed).uniform(-BOX, BOX, (-(-num_starts // 2), target.dim))
     check_slopes(target, target.variables, near)
     of = prior_scales(target)

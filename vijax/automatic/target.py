@@ -47,11 +47,8 @@ class Target:
 
     @classmethod
     def of(cls, model: Model, data: Any) -> Target:
-        """Takes data as `vijax.fit` does, all in one batch without padding.
-
-        Raises:
-          ValueError: the model does not read such data.
-        """
+        """Takes data as `vijax.fit` does, all in one batch without padding. Raises ValueError: the model does not read
+        such data."""
         return cls(model.log_density, all_groups(data, model))
 
     @property

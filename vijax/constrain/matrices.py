@@ -29,13 +29,11 @@ class positive_definite(Constraint):
     """
 
     def free(self, x: Float[Array, "*batch D D"]) -> Float[Array, "*batch D*(D+1)/2"]:
-        """The Cholesky factor, its diagonal as logarithms."""
         require_square("x", x)
         factor = jnp.linalg.cholesky(x)
         return entries_of(_with_diagonal(factor, jnp.log(diagonal_of(factor))), True)
 
     def point(self, free: Float[Array, "*batch D*(D+1)/2"]) -> Float[Array, "*batch D D"]:
-        """L L'."""
         logs = fill(free, True)
         factor = _with_diagonal(logs, jnp.exp(diagonal_of(logs)))
         return factor @ factor.mT
@@ -80,12 +78,10 @@ class correlation_cholesky(Constraint):
     """
 
     def free(self, x: Float[Array, "*batch D D"]) -> Float[Array, "*batch D*(D-1)/2"]:
-        """L_ij / L_ii."""
         require_square("x", x)
         return entries_of(x / diagonal_of(x)[..., None], False)
 
     def point(self, free: Float[Array, "*batch D*(D-1)/2"]) -> Float[Array, "*batch D D"]:
-        """Rows of the coordinates and a one, divided by their length."""
         rows = fill(free, False)
         rows = rows + _unit_like(rows)
         return rows / jnp.linalg.norm(rows, axis=-1, keepdims=True)

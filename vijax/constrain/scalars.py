@@ -24,19 +24,15 @@ class real(Constraint):
     """
 
     def free(self, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """x."""
         return x
 
     def point(self, free: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """x."""
         return free
 
     def log_det(self, free: Float[Array, "*shape"]) -> Float[Array, ""]:
-        """0."""
         return jnp.sum(jnp.zeros_like(free))
 
     def holds(self, x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
-        """x is finite."""
         return jnp.isfinite(x)
 
 
@@ -55,7 +51,6 @@ class HalfLine(Constraint):
         return next(iter(vars(self).values()), 0.0)
 
     def free(self, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """log |x - end|."""
         return jnp.log(self.sign * (x - self.end))
 
     def point(self, free: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -65,11 +60,9 @@ class HalfLine(Constraint):
         return jnp.maximum(x, nearest) if self.sign > 0 else jnp.minimum(x, nearest)
 
     def log_det(self, free: Float[Array, "*shape"]) -> Float[Array, ""]:
-        """The sum of the coordinates."""
         return jnp.sum(free)
 
     def holds(self, x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
-        """Finite, and on the right side of the end."""
         return (self.sign * (x - self.end) > 0) & jnp.isfinite(x)
 
 
@@ -126,7 +119,6 @@ class interval(Constraint):
         require_finite(low=self.low, high=self.high)
 
     def free(self, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """log (x - low) / (high - x)."""
         return jnp.log(x - self.low) - jnp.log(self.high - x)
 
     def point(self, free: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -138,11 +130,9 @@ class interval(Constraint):
         return jnp.clip(x, least, most)
 
     def log_det(self, free: Float[Array, "*shape"]) -> Float[Array, ""]:
-        """log(high - low) + log sigmoid(free) + log sigmoid(-free), summed."""
         return jnp.sum(np.log(self.high - self.low) - jax.nn.softplus(free) - jax.nn.softplus(-free))
 
     def holds(self, x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
-        """low < x < high."""
         return (x > self.low) & (x < self.high)
 
 

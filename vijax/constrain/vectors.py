@@ -22,13 +22,11 @@ class simplex(Constraint):
     """
 
     def free(self, x: Float[Array, "*batch K"]) -> Float[Array, "*batch K-1"]:
-        """log x_k / x_K."""
         require_vector("x", jnp.shape(x), 2)
         log = jnp.log(x)
         return log[..., :-1] - log[..., -1:]
 
     def point(self, free: Float[Array, "*batch K-1"]) -> Float[Array, "*batch K"]:
-        """softmax."""
         return jax.nn.softmax(_with_last(free), -1)
 
     def log_det(self, free: Float[Array, "*batch K-1"]) -> Float[Array, ""]:
@@ -36,7 +34,6 @@ class simplex(Constraint):
         return jnp.sum(jax.nn.log_softmax(_with_last(free), -1))
 
     def holds(self, x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
-        """Positive, and of sum one to rounding."""
         require_vector("x", jnp.shape(x), 2)
         return (x > 0) & (jnp.abs(jnp.sum(x, -1, keepdims=True) - 1) < 1e-4)
 
@@ -58,7 +55,6 @@ class ordered(Constraint):
     """
 
     def free(self, x: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
-        """x_1, log(x_k - x_{k-1})."""
         require_vector("x", jnp.shape(x), 1)
         return jnp.concatenate([x[..., :1], jnp.log(jnp.diff(x, axis=-1))], -1)
 
@@ -68,12 +64,10 @@ class ordered(Constraint):
         return jnp.cumsum(jnp.concatenate([free[..., :1], jnp.exp(free[..., 1:])], -1), -1)
 
     def log_det(self, free: Float[Array, "*batch K"]) -> Float[Array, ""]:
-        """The sum of all coordinates but the first."""
         require_vector("free", jnp.shape(free), 1)
         return jnp.sum(free[..., 1:])
 
     def holds(self, x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
-        """True where an entry is finite and above the one before it."""
         require_vector("x", jnp.shape(x), 1)
         return jnp.isfinite(x) & (jnp.diff(x, axis=-1, prepend=-jnp.inf) > 0)
 

@@ -111,44 +111,34 @@ def fill_padding(data: PyTree, weights: Float[Array, " groups"]) -> PyTree:
 
 
 class OfDocuments(NamedTuple):
-    """The form of data that are bags of words, which the text readers of `vijax.data` supply.
+    """The form of data that are bags of words, which the text readers of `vijax.data` supply."""
 
-    Attributes:
-      vocab_size: V, which is above all ids of words.
-      by_word: the names of globals that are Dirichlets of batch shape (K,) over the words, and for each the name of the
-        hyperparameter that is the concentration of its prior (`word_concentration`). The prior is made by
-        `word_prior`, and the bound reads statistics of any number of words, as `stats[name].log` (K, words) or
-        `stats[name].by_word` (words, K): a batch needs the columns of its own words only.
-        `vijax.topics.by_words` needs this.
-      choose: (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L, share that may be
-        left out) -> the topics that each document is likely to use (`vijax.topics.active_topics.Chosen`). The bound
-        then reads documents with these topics (`vijax.topics.active_topics.Held`), and the statistics of the one global
-        by word are those of pairs (`vijax.families.discrete.by_pair`). None where the bound cannot.
-    """
-
-    vocab_size: int
+    vocab_size: int  # V, which is above all ids of words
+    # The names of globals that are Dirichlets of batch shape (K,) over the words, and for each the name of the
+    # hyperparameter that is the concentration of its prior (`word_concentration`). The prior is made by `word_prior`,
+    # and the bound reads statistics of any number of words, as `stats[name].log` (K, words) or `stats[name].by_word`
+    # (words, K): a batch needs the columns of its own words only. `vijax.topics.by_words` needs this
     by_word: Mapping[str, str] = types.MappingProxyType({})
+    # (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L, share that may be left out)
+    # -> the topics that each document is likely to use (`vijax.topics.active_topics.Chosen`). The bound then reads
+    # documents with these topics (`vijax.topics.active_topics.Held`), and the statistics of the one global by word are
+    # those of pairs (`vijax.families.discrete.by_pair`). None where the bound cannot
     choose: Callable[..., Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DataForm:
-    """The form of the data that a model reads.
+    """The form of the data that a model reads."""
 
-    Attributes:
-      check: raises ValueError on impossible data, naming row and column; `vijax.fit` calls it once. None: every number
-        must be finite. A check of your own may let NaN stand for missing values.
-      kinds: "number", "index" or "mask" for each array, in the structure of the data or of their upper part
-        (`vijax.contract.intake`). None: found by tracing the bound with floats in the place of integers.
-      documents: the form of bags of words; None for other data.
-      one_group: True where all data are one group.
-      given: all the data, for models that are made for given data; None for models that fit data of any size.
-    """
-
+    # Raises ValueError on impossible data, naming row and column; `vijax.fit` calls it once. None: every number must be
+    # finite. A check of your own may let NaN stand for missing values
     check: Callable[[PyTree], None] | None = None
+    # "number", "index" or "mask" for each array, in the structure of the data or of their upper part
+    # (`vijax.contract.intake`). None: found by tracing the bound with floats in the place of integers
     kinds: PyTree = None
-    documents: OfDocuments | None = None
-    one_group: bool = False
+    documents: OfDocuments | None = None  # the form of bags of words; None for other data
+    one_group: bool = False  # True where all data are one group
+    # All the data, for models that are made for given data; None for models that fit data of any size
     given: PyTree = None
 
     @property

@@ -19,32 +19,24 @@ from vijax.xla.gather import AtOnce
 
 
 class Locals(NamedTuple):
-    """The locals of a chunk of documents, as an E-step found them.
+    """The locals of a chunk of documents, as an E-step found them."""
 
-    Attributes:
-      gamma: alpha + expected number of tokens per topic: the parameters of q(theta). Equal to alpha for an empty row.
-      token_topics: expected number of the tokens of each slot in each topic; sums over topics to `counts`. None in mean
-        field, where it is a function of `gamma` and the likelihood that is never formed for a whole batch.
-    """
-
+    # Alpha + expected number of tokens per topic: the parameters of q(theta). Equal to alpha for an empty row
     gamma: Float[Array, "docs topics"]
+    # Expected number of the tokens of each slot in each topic; sums over topics to `counts`. None in mean field, where
+    # it is a function of `gamma` and the likelihood that is never formed for a whole batch
     token_topics: Float[Array, "docs slots topics"] | None
 
 
 class EStep:
     """A frozen dataclass of settings, hashable, so that jitted functions can close over it. Its base classes name the
-    problems that it solves; a model names the problem that it poses (`Model.locals.solved_by`).
+    problems that it solves; a model names the problem that it poses (`Model.locals.solved_by`)."""
 
-    Attributes:
-      is_ascent: True where the reported bound and the message are of the same locals, as in coordinate ascent; a
-        sampler's are not.
-      goes_on: True where it climbs to a fixed point, and can begin at locals that were found before.
-      draws: True where its bound is of draws, and so is noisy.
-    """
-
+    # True where the reported bound and the message are of the same locals, as in coordinate ascent; a sampler's are not
     is_ascent: ClassVar[bool] = False
+    # True where it climbs to a fixed point, and can begin at locals that were found before
     goes_on: ClassVar[bool] = False
-    draws: ClassVar[bool] = True
+    draws: ClassVar[bool] = True  # True where its bound is of draws, and so is noisy
 
 
 class MixedMembership(EStep, abc.ABC):

@@ -166,7 +166,6 @@ def nearest(centres: Any) -> Init:
     require(given.ndim == 2, "centres", "an array of shape (K, D)", f"shape {given.shape}")
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
-        del key
         name, q = _the_class(context)
         require(len(given) == q.num_classes, "centres", f"{q.num_classes} of them", len(given))
         dtype = jnp.result_type(float)

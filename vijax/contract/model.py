@@ -63,37 +63,30 @@ LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OfLocals:
-    """The way in which a model finds its locals.
+    """The way in which a model finds its locals."""
 
-    Attributes:
-      start: (hyper, minibatch) -> the start of the E-step, in the layout of `LocalElbo.local`; None where the E-step
-        chooses. Groups that were seen before start at `Minibatch.local`.
-      carried: True where full-data algorithms carry the locals in their state, so that coordinate ascent never loses
-        ground; else each step finds them afresh, except under `vijax.warm`.
-      solved_by: the kind of E-step that solves for them; None where any will do.
-      is_linear: True where, at fixed locals, `local_elbo` is linear in the statistics of globals that are updated at
-        once. Then the locals that coordinate ascent found for some globals give a lower bound for any others, and
-        `vijax.memoized` relies on this. False is always safe.
-    """
-
+    # (hyper, minibatch) -> the start of the E-step, in the layout of `LocalElbo.local`; None where the E-step chooses.
+    # Groups that were seen before start at `Minibatch.local`
     start: Callable[[Hyper, Minibatch], PyTree] | None = None
+    # True where full-data algorithms carry the locals in their state, so that coordinate ascent never loses ground;
+    # else each step finds them afresh, except under `vijax.warm`
     carried: bool = False
-    solved_by: type[EStep] | None = None
+    solved_by: type[EStep] | None = None  # the kind of E-step that solves for them; None where any will do
+    # True where, at fixed locals, `local_elbo` is linear in the statistics of globals that are updated at once. Then
+    # the locals that coordinate ascent found for some globals give a lower bound for any others, and `vijax.memoized`
+    # relies on this. False is always safe
     is_linear: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ByEntry:
-    """Globals of which a batch reads some entries: the predictors of a Gaussian process at its sites.
+    """Globals of which a batch reads some entries: the predictors of a Gaussian process at its sites."""
 
-    Attributes:
-      context: hyper -> the context of their families (a kernel) by name. It is computed at the start and where
-        hyperparameters change, and kept in the posterior; `Model.prior` has no context.
-      reads: minibatch -> the entries that the batch reads, by name. `local_elbo` is given the statistics of these
-        entries only, as the family's `entries`.
-    """
-
+    # hyper -> the context of their families (a kernel) by name. It is computed at the start and where hyperparameters
+    # change, and kept in the posterior; `Model.prior` has no context
     context: Callable[[Hyper], Mapping[str, Any]]
+    # minibatch -> the entries that the batch reads, by name. `local_elbo` is given the statistics of these entries
+    # only, as the family's `entries`
     reads: Callable[[Minibatch], Mapping[str, Int[Array, " entries"]]]
 
 
@@ -210,7 +203,6 @@ def model(
     require(not with_default, "local_elbo", "a parameter `hyper` without a default", "one with a default", remedy)
 
     def bound(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-        del estep
         data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
         per_group, local = _pair(local_elbo(stats, data, key, *([hyper] if reads_hyper else [])))
         weights = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)

@@ -29,30 +29,24 @@ def _unchanged(stats: Any, local: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Generative:
-    """The functions that draw data from a model.
+    """The functions that draw data from a model."""
 
-    Attributes:
-      layout: like -> arrays for the data to draw (number of rows, lengths, inputs), from data or from sizes; raises
-        ValueError on anything else.
-      data: draws data of a layout.
-      locals: (hyper, values of the globals, layout, key) -> values of the locals of new groups, by name, drawn from
-        their prior. None for models without locals.
-      observed: (layout, data) -> the data in the form of the draws.
-      found: (statistics of the globals, locals as the E-step found them) -> families of the locals, by name.
-      globals: (hyper, posterior, layout) -> families by name, from which the globals are drawn; the layout then belongs
-        to them. None: the posterior.
-      from_sizes: True where `layout` takes lists of sizes; False where whole numbers are data.
-      ahead: (hyper, values of the globals, of the locals, layout, number of steps, key) -> values of the locals in the
-        steps after the last one of each sequence, and the layout of these steps. None for models without time.
-    """
-
+    # like -> arrays for the data to draw (number of rows, lengths, inputs), from data or from sizes; raises ValueError
+    # on anything else
     layout: Callable[[Any], PyTree]
-    data: Draw
+    data: Draw  # draws data of a layout
+    # (hyper, values of the globals, layout, key) -> values of the locals of new groups, by name, drawn from their
+    # prior. None for models without locals
     locals: Callable[[Any, Values, PyTree, PRNGKeyArray], Values] | None = None
-    observed: Callable[[PyTree, PyTree], PyTree] = _as_floats
+    observed: Callable[[PyTree, PyTree], PyTree] = _as_floats  # (layout, data) -> the data in the form of the draws
+    # (statistics of the globals, locals as the E-step found them) -> families of the locals, by name
     found: Callable[[Any, Any], Any] = _unchanged
+    # (hyper, posterior, layout) -> families by name, from which the globals are drawn; the layout then belongs to them.
+    # None: the posterior
     globals: Callable[[Any, Any, PyTree], Mapping[str, Any]] | None = None
-    from_sizes: bool = True
+    from_sizes: bool = True  # True where `layout` takes lists of sizes; False where whole numbers are data
+    # (hyper, values of the globals, of the locals, layout, number of steps, key) -> values of the locals in the steps
+    # after the last one of each sequence, and the layout of these steps. None for models without time
     ahead: Callable[[Any, Values, Values, PyTree, int, PRNGKeyArray], tuple[Values, PyTree]] | None = None
 
 

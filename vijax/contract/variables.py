@@ -177,14 +177,10 @@ class Variables:
 
 class FreeVariables(abc.ABC):
     """The free variables of a model: one global, `Z`, of their coordinates. Its whole density is in the bound, which
-    reads the coordinates among the statistics and need not be linear in them.
+    reads the coordinates among the statistics and need not be linear in them."""
 
-    Attributes:
-      variables: the free variables.
-      is_all: True where the model has no other variables: it is a log density of these coordinates.
-    """
-
-    variables: Variables
+    variables: Variables  # the free variables
+    # True where the model has no other variables: it is a log density of these coordinates
     is_all: ClassVar[bool] = False
 
     @property
@@ -194,7 +190,6 @@ class FreeVariables(abc.ABC):
 
     def point(self, hyper: Mapping[str, Any], z: Float[Array, " D"]) -> Float[Array, " D"]:
         """The free coordinates at a value of the global."""
-        del hyper
         return z
 
     @abc.abstractmethod

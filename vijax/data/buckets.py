@@ -16,17 +16,11 @@ ONCE = 16 * PRICE  # padded slots that it must save where every document is read
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bucket:
-    """Documents that share a padded shape.
+    """Documents that share a padded shape."""
 
-    Attributes:
-      rows: places of the documents in the corpus, in order.
-      slots: padded length: the most different words that one of them has, at least 1.
-      max_tokens: the most tokens that one of them has, at least 1.
-    """
-
-    rows: Int[np.ndarray, " docs"]
-    slots: int
-    max_tokens: int
+    rows: Int[np.ndarray, " docs"]  # places of the documents in the corpus, in order
+    slots: int  # padded length: the most different words that one of them has, at least 1
+    max_tokens: int  # the most tokens that one of them has, at least 1
 
 
 def length_buckets(

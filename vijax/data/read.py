@@ -156,11 +156,8 @@ def texts_of(source: Any, column: str | None, format: str | None, dialect: Diale
 
 
 def guess_format(path: Path) -> str:
-    """The format of a file or folder, by its name and, for .txt, by its first lines.
-
-    Raises:
-      DataError: there is nothing at `path`, or its format is not known.
-    """
+    """The format of a file or folder, by its name and, for .txt, by its first lines. Raises DataError: there is nothing
+    at `path`, or its format is not known."""
     if path.is_dir():
         if not shard_paths(path):
             return "text-folder"
@@ -236,11 +233,8 @@ def _table(source: Any, column: str | None, notes: Notes) -> Texts:
 def load_bag_of_words(name: str) -> Corpus:
     """The corpus NAME of the data folder: NAME.npz, with its vocabulary in NAME.vocab.txt.
 
-    The environment variable VIJAX_DATA names the folder; without it, it is ../shared/data beside the project.
-
-    Raises:
-      DataError: there is no data folder, or no such corpus in it (the message lists those there are).
-    """
+    The environment variable VIJAX_DATA names the folder; without it, it is ../shared/data beside the project. Raises
+    DataError: there is no data folder, or no such corpus in it (the message lists those there are)."""
     named = os.environ.get("VIJAX_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "data"
     if not folder.is_dir():

@@ -58,9 +58,6 @@ def lda_corpus(
       folder: folder to write the corpus to as memory-mapped files, 20,000 documents at a time, for any size (the 3.8
         million documents of Wikipedia, say); `theta` is not kept then.
 
-    Raises:
-      ValueError: a size is below 1 or a concentration is not positive.
-
     >>> corpus, truth = lda_corpus(100, num_topics=5, vocab_size=50, document_length=20.0)
     >>> corpus.num_documents, truth.topics.shape, truth.theta.shape
     (100, (5, 50), (100, 5))
@@ -109,9 +106,6 @@ def bernoulli_mixture(
       alpha: total concentration of the weights.
       seed: the same seed gives the same data.
 
-    Raises:
-      ValueError: a size is below 1 or the concentration is not positive.
-
     >>> y, truth = bernoulli_mixture(50, num_components=4, dim=3, alpha=2.0)
     >>> y.shape, truth.probabilities.shape, truth.labels.shape
     ((50, 3), (4, 3), (50,))
@@ -158,9 +152,6 @@ def spectrogram(
       scale: quanta to the unit.
       b: shape and rate of the activations.
       seed: the same seed gives the same data.
-
-    Raises:
-      ValueError: a size is below 1, or a number is not positive.
 
     >>> y, truth = spectrogram(20, num_components=3, num_frequencies=65)
     >>> y.shape, truth.dictionary.shape, truth.activations.shape

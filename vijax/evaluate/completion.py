@@ -47,8 +47,7 @@ def document_completion(
       A `Score` in nats per word; documents of fewer than two tokens are skipped, and counted.
 
     Raises:
-      ValueError: topics that are not distributions, an alpha that is not positive, another vocabulary, no document with
-        two tokens.
+      ValueError: topics that are not distributions, another vocabulary, no document with two tokens.
 
     Source: Wallach et al. 2009, section 5.2 (document completion); Hoffman and Blei 2015, appendix D.
 
@@ -101,20 +100,11 @@ def gaussian_completion(
         log p(w | first half) = log sum_k E_q[softmax(z)_k] topics_kw
 
     Args:
-      topics: probabilities of words by topic, shape (K, V), rows summing to one.
+      topics, documents, key: as for `document_completion`.
       mean: mu, (K,).
-      precision: Sigma^-1, (K, K).
-      documents: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
-      key: fixes the split and the draws.
+      precision: Sigma^-1, (K, K), positive definite.
       estep: `vijax.estep.proximal_gradient()` if None.
       num_samples: draws of z, an even number.
-
-    Returns:
-      A `Score` in nats per word; documents of fewer than two tokens are skipped, and counted.
-
-    Raises:
-      ValueError: topics that are not distributions, a precision that is not positive definite or not of their number,
-        another vocabulary, no document with two tokens.
 
     >>> from vijax.data import Corpus
     >>> topics = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])

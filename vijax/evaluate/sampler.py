@@ -17,15 +17,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 
 class Chains(NamedTuple):
-    """Topic assignments of rows of tokens.
+    """Topic assignments of rows of tokens."""
 
-    Attributes:
-      z: topic of each token; K, which is no topic, where a token has none yet, and for padding.
-      counts: tokens of each topic: the sum of one-hot z.
-    """
-
+    # Topic of each token; K, which is no topic, where a token has none yet, and for padding
     z: Int[Array, "*rows tokens"]
-    counts: Float[Array, "*rows K"]
+    counts: Float[Array, "*rows K"]  # tokens of each topic: the sum of one-hot z
 
 
 Choose = Callable[[Array, Array], Array]
@@ -35,17 +31,11 @@ Choose = Callable[[Array, Array], Array]
 class Walk(NamedTuple):
     """The tokens of documents, as chains walk over them.
 
-    Several chains may walk over one document: their leading axes need only broadcast against those here.
+    Several chains may walk over one document: their leading axes need only broadcast against those here."""
 
-    Attributes:
-      likelihood: beta[word] of each token up to a factor per token, in (0, 1].
-      lengths: tokens of each row.
-      alpha: concentration of theta.
-    """
-
-    likelihood: Float[Array, "*rows tokens K"]
-    lengths: Int[Array, "*rows"]
-    alpha: Float[Array, " K"]
+    likelihood: Float[Array, "*rows tokens K"]  # beta[word] of each token up to a factor per token, in (0, 1]
+    lengths: Int[Array, "*rows"]  # tokens of each row
+    alpha: Float[Array, " K"]  # concentration of theta
 
     def start(self, rows: tuple[int, ...]) -> Chains:
         """Chains whose tokens have no topic yet: the first sweep draws each given the tokens before it."""

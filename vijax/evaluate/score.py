@@ -144,7 +144,7 @@ def unigram_score(train: Any, test: Any, *, smoothing: float = 0.0) -> Score:
       A `Score` in nats per word; empty documents are skipped.
 
     Raises:
-      ValueError: another vocabulary, a negative smoothing, or without smoothing a test word unseen in training.
+      ValueError: another vocabulary, or without smoothing a test word unseen in training.
 
     >>> from vijax.data import Corpus
     >>> print(unigram_score(Corpus.from_counts([[3, 1]]), Corpus.from_counts([[1, 1], [2, 0]])))
@@ -181,13 +181,10 @@ def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
     Args:
       topics: probabilities of words by topic, shape (K, V), rows summing to one.
       documents: the reference: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
-      num_words: number of leading words of a topic; 2 or more.
+      num_words: number of leading words of a topic, from 2 to V.
 
     Returns:
       A `Coherence`: its standard error is over topics.
-
-    Raises:
-      ValueError: topics that are not distributions, another vocabulary, a `num_words` below 2 or above V.
 
     Source: Bouma 2009; Roder et al. 2015 (there with sliding windows in place of documents).
 

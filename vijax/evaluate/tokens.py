@@ -22,26 +22,18 @@ _FLOOR = 1e-30
 
 
 class Topics(NamedTuple):
-    """Topics and the prior of their shares, in the form that evaluations work on.
+    """Topics and the prior of their shares, in the form that evaluations work on."""
 
-    Attributes:
-      likelihood: topics[:, v] over its largest entry, floored at 1e-30: by word, so that gathering is of rows.
-      log_scale: log of that largest entry; -inf for a word of probability 0 (which no document holds).
-      alpha: concentration of theta, one per topic.
-    """
-
+    # topics[:, v] over its largest entry, floored at 1e-30: by word, so that gathering is of rows
     likelihood: Float[Array, "V K"]
+    # Log of that largest entry; -inf for a word of probability 0 (which no document holds)
     log_scale: Float[Array, " V"]
-    alpha: Float[Array, " K"]
+    alpha: Float[Array, " K"]  # concentration of theta, one per topic
 
 
 def checked(topics: Any, alpha: Any, documents: Any) -> tuple[Topics, Corpus]:
-    """The inputs of an evaluation, checked.
-
-    Raises:
-      ValueError: topics that are not distributions over words, an alpha that is not positive, documents over another
-        vocabulary, or with a word that has no probability in any topic.
-    """
+    """The inputs of an evaluation, checked. Raises ValueError: topics that are not distributions over words, an alpha
+    that is not positive, documents over another vocabulary, or with a word that has no probability in any topic."""
     topics = check_topics(topics)
     alpha = check_alpha(alpha, topics.shape[0]).astype(topics.dtype)
     corpus = as_corpus(documents, topics.shape[1])
@@ -58,11 +50,8 @@ def checked(topics: Any, alpha: Any, documents: Any) -> tuple[Topics, Corpus]:
 
 
 def check_topics(topics: Any) -> Float[np.ndarray, "K V"]:
-    """Topics as an array of distributions over words.
-
-    Raises:
-      ValueError: not a matrix, or a row that is not a distribution; the message names the first such row.
-    """
+    """Topics as an array of distributions over words. Raises ValueError: not a matrix, or a row that is not a
+    distribution; the message names the first such row."""
     topics = np.asarray(topics)
     topics = topics.astype(jnp.result_type(topics))  # float32, unless JAX works in float64
     remedy = "pass probabilities with one row per topic, such as fit.posterior['topics'].mean()"
@@ -79,11 +68,8 @@ def check_topics(topics: Any) -> Float[np.ndarray, "K V"]:
 
 
 def check_alpha(alpha: Any, size: int, name: str = "alpha") -> Float[np.ndarray, " size"]:
-    """A Dirichlet concentration as one positive number per entry.
-
-    Raises:
-      ValueError: another shape, or not positive and finite.
-    """
+    """A Dirichlet concentration as one positive number per entry. Raises ValueError: another shape, or not positive and
+    finite."""
     alpha = np.asarray(alpha, jnp.result_type(float))
     if alpha.shape not in ((), (size,)):
         raise fail(name, f"a scalar or shape ({size},)", f"shape {alpha.shape}", "pass one number for all, or one each")
@@ -93,11 +79,8 @@ def check_alpha(alpha: Any, size: int, name: str = "alpha") -> Float[np.ndarray,
 
 
 def as_corpus(documents: Any, vocab_size: int | None = None) -> Corpus:
-    """A corpus from anything that `vijax.data.read` accepts, its words numbered below `vocab_size`.
-
-    Raises:
-      ValueError: it cannot be read, it is over another vocabulary, or all its documents are empty.
-    """
+    """A corpus from anything that `vijax.data.read` accepts, its words numbered below `vocab_size`. Raises ValueError:
+    it cannot be read, it is over another vocabulary, or all its documents are empty."""
     corpus = documents
     if not isinstance(documents, Corpus):
         from vijax.data import read  # a reader imports its own packages; a Corpus needs none
@@ -117,15 +100,10 @@ _PRICE = 16384  # tokens of padding that a further shape must save, because comp
 
 
 class TokenRows(NamedTuple):
-    """Documents of similar length, one row of tokens each, in random order.
+    """Documents of similar length, one row of tokens each, in random order."""
 
-    Attributes:
-      words: word of each token; 0 in padding.
-      lengths: tokens of each row; 0 for a padding row.
-    """
-
-    words: Int[Array | np.ndarray, "rows tokens"]
-    lengths: Int[Array | np.ndarray, " rows"]
+    words: Int[Array | np.ndarray, "rows tokens"]  # word of each token; 0 in padding
+    lengths: Int[Array | np.ndarray, " rows"]  # tokens of each row; 0 for a padding row
 
 
 def per_document(

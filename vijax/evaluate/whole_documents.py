@@ -36,18 +36,13 @@ def chib(
     Where z* is a small part of a flat posterior, rare large terms dominate the mean of T: the estimate tends to be off.
 
     Args:
-      topics: probabilities of words by topic, shape (K, V), rows summing to one.
-      alpha: concentration of theta, positive: a scalar or one per topic.
-      documents: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
+      topics, alpha, documents: as for `document_completion`.
       key: fixes the draws.
       num_samples: S, the length of the chain.
       burn_in: Gibbs sweeps on the way to z*.
 
     Returns:
       A `Score` in nats per word, of word sequences (no multinomial coefficient); empty documents are skipped.
-
-    Raises:
-      ValueError: topics that are not distributions, an alpha that is not positive, another vocabulary, empty documents.
 
     Source: Wallach et al. 2009, section 4.3; Hoffman and Blei 2015, appendix D.
 
@@ -149,19 +144,14 @@ def left_to_right(
     It takes N^2 / 2 redraws of a topic per particle of a document of N tokens.
 
     Args:
-      topics: probabilities of words by topic, shape (K, V), rows summing to one.
-      alpha: concentration of theta, positive: a scalar or one per topic.
-      documents: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
+      topics, alpha, documents: as for `document_completion`.
       key: fixes the order of the tokens and the draws.
       num_particles: more lower the variance.
       resample_every: redraw the earlier topics before every such token only: that many times faster, unbiased still,
         with a larger variance.
 
     Returns:
-      A `Score` in nats per word, of word sequences (no multinomial coefficient); empty documents are skipped.
-
-    Raises:
-      ValueError: topics that are not distributions, an alpha that is not positive, another vocabulary, empty documents.
+      A `Score`, as of `chib`.
 
     Source: Wallach et al. 2009, section 4.4; Buntine 2009; Hoffman and Blei 2015, appendix D.
 

@@ -207,7 +207,6 @@ class Family(abc.ABC):
 
         Where it is linear in them, it is E_q[log h(x)] at mean statistics. Where it is not (log x! of counts), it must
         not be given mean statistics, and `expected_log_base_measure` is overridden."""
-        del stats
         return jnp.zeros(self.batch_shape, jnp.result_type(jax.tree.leaves(self)[0]))
 
     def expected_log_base_measure(self) -> Float[Array, "*batch"]:
@@ -268,13 +267,11 @@ class Family(abc.ABC):
     def prepared(self, means: bool = True) -> Self:
         """This law with its expensive parts (and the mean parameters, with `means`) computed once for a step. Most
         families have no such parts."""
-        del means
         return self
 
     def retreat(self, target: Self) -> Self:
         """The target in the place of a `target` that leads out of the domain, asked of a prior. By default it is the
         prior itself, a step without a message, which is safe at any step size."""
-        del target
         return self
 
     def fisher_product(self, tangent: Self) -> Statistics:
@@ -289,7 +286,6 @@ class Family(abc.ABC):
 
     def slope(self, stats: Statistics, prior: Self) -> Statistics:
         """Gradient of log q - log prior in the statistics of a draw: lambda - eta, at any draw."""
-        del stats
         return self.as_stats(tree.subtract(self, prior))
 
     def fisher_solve(self, cotangent: Statistics) -> Self:

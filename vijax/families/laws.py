@@ -127,11 +127,9 @@ class NormalLaw(Law):
     scale: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """The location."""
         return self.location
 
     def variance(self) -> Float[Array, "*batch"]:
-        """scale^2."""
         return self.scale**2
 
     _cdf = staticmethod(lambda x, m, s: special.ndtr((x - m) / s))
@@ -147,16 +145,13 @@ class NormalMixtureLaw(Law):
     scale: Float[Array, "*batch K"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """The weighted mean of the components' means."""
         return jnp.sum(self.weights * self.location, -1)
 
     def variance(self) -> Float[Array, "*batch"]:
-        """The variance within components and between them."""
         gap = self.location - self.mean()[..., None]
         return jnp.sum(self.weights * (self.scale**2 + gap**2), -1)
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
-        """The weighted mean of the components' distribution functions."""
         each = NormalLaw(self.location, self.scale).cdf(jnp.asarray(x)[..., None])
         return jnp.sum(self.weights * each, -1)
 
@@ -179,11 +174,9 @@ class GammaLaw(Law):
     rate: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """a / b."""
         return self.shape / self.rate
 
     def variance(self) -> Float[Array, "*batch"]:
-        """a / b^2."""
         return self.shape / self.rate**2
 
     _cdf = staticmethod(lambda x, a, b: special.gammainc(a, np.maximum(b * x, 0)))
@@ -198,11 +191,9 @@ class InverseGammaLaw(Law):
     scale: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """b / (a - 1), infinite where a <= 1."""
         return _where_above(self.shape, 1.0, lambda a: self.scale / (a - 1.0))
 
     def variance(self) -> Float[Array, "*batch"]:
-        """b^2 / ((a - 1)^2 (a - 2)), infinite where a <= 2."""
         return _where_above(self.shape, 2.0, lambda a: (self.scale / (a - 1.0)) ** 2 / (a - 2.0))
 
     _cdf = staticmethod(lambda x, a, b: np.where(x > 0, special.gammaincc(a, b / np.where(x > 0, x, 1)), 0))
@@ -217,11 +208,9 @@ class BetaLaw(Law):
     beta: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """alpha / (alpha + beta)."""
         return self.alpha / (self.alpha + self.beta)
 
     def variance(self) -> Float[Array, "*batch"]:
-        """m (1 - m) / (alpha + beta + 1)."""
         total = self.alpha + self.beta
         return (self.alpha / total) * (self.beta / total) / (total + 1.0)
 
@@ -238,11 +227,9 @@ class StudentLaw(Law):
     scale: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """The location; NaN for up to one degree of freedom."""
         return jnp.where(self.degrees > 1.0, self.location, jnp.nan)
 
     def variance(self) -> Float[Array, "*batch"]:
-        """scale^2 n / (n - 2), infinite for up to two degrees of freedom."""
         return _where_above(self.degrees, 2.0, lambda n: self.scale**2 * n / (n - 2.0))
 
     _cdf = staticmethod(lambda x, n, m, s: special.stdtr(n, (x - m) / s))
@@ -259,11 +246,9 @@ class TruncatedNormalLaw(Law):
     variance_value: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """The mean as given."""
         return self.mean_value
 
     def variance(self) -> Float[Array, "*batch"]:
-        """The variance as given."""
         return self.variance_value
 
     @staticmethod
@@ -284,11 +269,9 @@ class PoissonLaw(Law):
     rate: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """The rate."""
         return self.rate
 
     def variance(self) -> Float[Array, "*batch"]:
-        """The rate."""
         return self.rate
 
     _cdf = staticmethod(lambda x, m: np.where(x >= 0, special.pdtr(np.maximum(np.floor(x), 0), m), 0))
@@ -310,11 +293,9 @@ class BinomialLaw(Law):
     complement: Float[Array, "*batch"]  # 1 - p, which cannot be computed from a p near one
 
     def mean(self) -> Float[Array, "*batch"]:
-        """n p."""
         return self.total * self.probs
 
     def variance(self) -> Float[Array, "*batch"]:
-        """n p (1 - p)."""
         return self.mean() * self.complement
 
     @staticmethod

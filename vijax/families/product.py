@@ -151,11 +151,9 @@ class Product(Family, Mapping[str, Family]):
     kl_to_prior = _of_factors("kl_to_prior", _total)
 
     def prepared(self, means: bool = True) -> Self:
-        """Each factor's own `prepared`."""
         return self._like(self._map(lambda q: q.prepared(means)))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> dict[str, Any]:
-        """One independent draw per factor."""
         return self._map(lambda q, k: q.sample(k, shape), key=self._keys(key))
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> dict[str, tuple]:
@@ -182,7 +180,6 @@ class Product(Family, Mapping[str, Family]):
         return next(iter(self.values())).batch_shape[: self.batch_ndim] if self.factors else ()
 
     def as_stats(self, leaves: PyTree) -> dict[str, tuple]:
-        """Any tree with one leaf per natural parameter, as a dictionary of statistics."""
         return self._map(lambda q, part: q.as_stats(part), leaves=self.with_naturals(leaves))
 
     def with_context(self, context: Mapping[str, Any]) -> Self:

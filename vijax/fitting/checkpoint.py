@@ -40,19 +40,12 @@ Check = Callable[[Mapping[str, Any]], None]
 
 
 class Checkpoint(NamedTuple):
-    """The contents of a checkpoint.
+    """The contents of a checkpoint."""
 
-    Attributes:
-      step: number of steps taken.
-      tree: the state that `save` was given.
-      config: the flat configuration of the run that wrote it.
-      path: the file.
-    """
-
-    step: int
-    tree: Any
-    config: Mapping[str, Any]
-    path: Path
+    step: int  # number of steps taken
+    tree: Any  # the state that `save` was given
+    config: Mapping[str, Any]  # the flat configuration of the run that wrote it
+    path: Path  # the file
 
 
 def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | None = None, keep: int = 3) -> Path:
@@ -136,11 +129,8 @@ def latest(
     warn: Callable[[str], None] = lambda message: None,
     check: Check = lambda config: None,
 ) -> Checkpoint:
-    """The newest whole checkpoint; newer ones that are not whole are reported by `warn` and skipped.
-
-    Raises:
-      CheckpointError: there is none; or the newest whole one holds another tree than `like`. See `load` for `check`.
-    """
+    """The newest whole checkpoint; newer ones that are not whole are reported by `warn` and skipped. Raises
+    CheckpointError: there is none; or the newest whole one holds another tree than `like`. See `load` for `check`."""
     files = checkpoint_files(folder)
     for path in files:
         try:

@@ -26,17 +26,11 @@ AT_A_GLANCE = 1 << 20
 @dataclasses.dataclass
 class Judge:
     """The material on which a fit by steps is judged, kept with the fit; and the judgement, once it was asked for. A
-    pickle has only the judgement, not the data.
+    pickle has only the judgement, not the data."""
 
-    Attributes:
-      loader: loader of the fitted data; None in a fit from a pickle.
-      seed: seed of the draws.
-      x64: True where the fit was in float64.
-    """
-
-    loader: Loader | None
-    seed: int
-    x64: bool
+    loader: Loader | None  # loader of the fitted data; None in a fit from a pickle
+    seed: int  # seed of the draws
+    x64: bool  # True where the fit was in float64
     _known: Any = dataclasses.field(default=None, repr=False)
     _of: tuple[Any, Any] = dataclasses.field(default=(None, None), repr=False)
 

@@ -71,11 +71,8 @@ class Fit(NamedTuple):
 
     @property
     def average(self) -> Product:
-        """The mean of the posteriors, in natural parameters, since step `after` of `vijax.averaged(alg, after)`.
-
-        Raises:
-          ValueError: the algorithm keeps no average.
-        """
+        """The mean of the posteriors, in natural parameters, since step `after` of `vijax.averaged(alg, after)`. Raises
+        ValueError: the algorithm keeps no average."""
         remedy = "Fit vijax.averaged(alg, after=...)."
         require("averaged" in self.state.beside, "average", "one that was kept", "none", remedy)
         return self.posterior.with_naturals(self.state.beside["averaged"])
@@ -108,8 +105,7 @@ class Fit(NamedTuple):
 
         It costs one evaluation of the log density, without its gradient, for each draw: 512 of them, or down to 128
         where draws times groups are more than 2^26. Beyond 2 million groups it is not done unless `num_draws` is given.
-        The programs are compiled once for equal models. The judgement without arguments is kept with the fit, and
-        `fit.verdict`, `fit.khat` and `repr(fit)` show it.
+        The judgement without arguments is kept with the fit, and `fit.verdict`, `fit.khat` and `repr(fit)` show it.
 
         Args:
           data: data to judge it on, as `vijax.fit` takes them; None takes those of the fit.
@@ -157,9 +153,6 @@ class Fit(NamedTuple):
           Values by name, in their support: arrays with a leading axis of draws, locals with one of groups after it. A
           global of which only a point was found is that point each time.
 
-        Raises:
-          ValueError: no draw is asked for; `locals_of` for a model whose locals are no families.
-
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
         >>> fit = vi.fit(vi.cavi(model), jnp.array([[-3.0], [3.0]]), num_steps=5, key=jax.random.key(0))
@@ -188,7 +181,7 @@ class Fit(NamedTuple):
           key: random key of the draws; None takes the same draws each time, so that equal fits have equal tables.
 
         Raises:
-          ValueError: a level that is no probability; a posterior of more than 131,072 numbers.
+          ValueError: a posterior of more than 131,072 numbers.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - jnp.array([1.0, 9.0])) ** 2))
@@ -281,14 +274,10 @@ class Fit(NamedTuple):
         """Central intervals of each observation, from draws of `predictive`: low and high ends, each like one draw.
 
         Args:
-          key: random key of the draws.
-          like, groups: see `predictive`.
+          key, like, groups: see `predictive`.
           level: probability of the intervals.
           num_draws: number of draws, whose quantiles the ends are. With 1,000, those of a 90 % interval have 5 ± 0.7 %
             beyond them.
-
-        Raises:
-          ValueError: see `predictive`; a level that is no probability.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(1, dim=1))
@@ -322,10 +311,6 @@ class Fit(NamedTuple):
           `sample_stats`: `lq`, log q of the free coordinates, and `lp`, log p of them, unnormalised (as Stan's `lp__`).
           Attributes name version and algorithm, and the bound, gap, k-hat and verdict of a `report`.
 
-        Raises:
-          ValueError: no draw is asked for; data for a model that is no density.
-          ImportError: ArviZ is not installed.
-
         >>> import jax, jax.numpy as jnp, pytest, vijax as vi
         >>> arviz = pytest.importorskip("arviz")
         >>> fit = vi.auto(vi.density({"x": vi.free(3)}, lambda v: -jnp.sum(v["x"] ** 2)), key=jax.random.key(0))
@@ -338,11 +323,8 @@ class Fit(NamedTuple):
         return to_arviz(self, key, num_draws, data=data, predictive_of=predictive_of)
 
     def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
-        """The most probable words of each topic, best first.
-
-        Raises:
-          ValueError: the model has no topics, or the vocabulary has another length.
-        """
+        """The most probable words of each topic, best first. Raises ValueError: the model has no topics, or the
+        vocabulary has another length."""
         probabilities = np.asarray(self._topics().mean())
         num_known = probabilities.shape[1]
         require(len(vocabulary) == num_known, "vocabulary", f"{num_known} words", len(vocabulary))
@@ -399,10 +381,7 @@ class Fit(NamedTuple):
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
         """Held-out score with its standard error, by the usual measure of such models: document completion for LDA.
-
-        Raises:
-          ValueError: the model has no such measure.
-        """
+        Raises ValueError: the model has no such measure."""
         model = self.alg.spec.model
         score = model.answer("score")
         as_is = model.form.documents is not None or model.by_entry is not None
@@ -416,9 +395,6 @@ class Fit(NamedTuple):
         Args:
           inputs: T inputs. Densities of observations there are `model.predictive(fit.posterior, inputs, y)`.
           **how: for a regression by a formula the key and the level, as `Glmm.predict` has them.
-
-        Raises:
-          ValueError: the model has no predictors.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.models.glm(jnp.eye(2), jnp.array([1.0, -1.0]), vi.likelihood.gaussian(0.01))

@@ -162,11 +162,8 @@ def _why(spec: Spec, state: State) -> str:
 
 # --- sites of Gaussian predictors ---------------------------------------------------------------------------------
 def _in_context(model: Model, state: Any) -> Any:
-    """The state with the kernels that belong to this model and to the state's hyperparameters.
-
-    Raises:
-      ValueError: it has another number of sites.
-    """
+    """The state with the kernels that belong to this model and to the state's hyperparameters. Raises ValueError: it
+    has another number of sites."""
     if model.by_entry is None:
         return state
     alone = _first(state)

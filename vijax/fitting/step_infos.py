@@ -22,19 +22,14 @@ class Told:
     fraction of a microsecond, to which a separate column for each number would add a fifth; and few arrays come to the
     host sooner than many.
 
-    Attributes:
-      tables: one for each kind, of shape (steps, number of this kind, *shape).
-      kinds: kind of each leaf of an `Info`.
-      structure: tree structure of an `Info`.
-
     >>> told = Told.empty(5, {"a": 1.0, "b": 2, "c": 3.0}).with_row(4, {"a": 7.0, "b": 8, "c": 9.0})
     >>> {name: np.asarray(column).tolist()[-2:] for name, column in told.infos().items()}
     {'a': [0.0, 7.0], 'b': [0, 8], 'c': [0.0, 9.0]}
     """
 
-    tables: tuple[Any, ...]
-    kinds: tuple[Kind, ...]
-    structure: Any
+    tables: tuple[Any, ...]  # one for each kind, of shape (steps, number of this kind, *shape)
+    kinds: tuple[Kind, ...]  # kind of each leaf of an `Info`
+    structure: Any  # tree structure of an `Info`
 
     @classmethod
     def empty(cls, length: int, info: Any) -> Self:

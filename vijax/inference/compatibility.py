@@ -85,11 +85,8 @@ def of_free(
 ) -> tuple[PerVariable[Estimand], PerVariable[Any], PerVariable[Update]]:
     """The choices, with defaults. Free variables get a distribution of any form, least squares of scores and steps of
     at most one nat; or pathwise gradients and an optimiser, where their guide has no natural parameters. Other globals
-    get mean field and natural gradients.
-
-    Raises:
-      ValueError: a point is sought of free variables, or an estimator or update is given that cannot serve them.
-    """
+    get mean field and natural gradients. Raises ValueError: a point is sought of free variables, or an estimator or
+    update is given that cannot serve them."""
     families = jax.eval_shape(model.prior, dict(model.hyper)) if model.free_names else {}
     for name in model.free_names:
         sought, q = estimands.of(name), families[name]

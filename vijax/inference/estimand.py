@@ -19,17 +19,11 @@ from vijax.families import Family
 
 
 class Estimand(abc.ABC):
-    """The aim for one global: a distribution, or a point.
+    """The aim for one global: a distribution, or a point."""
 
-    Attributes:
-      is_point: True for a point.
-      forgets_prior: True where it is found without the prior.
-      is_flat: True where a step pulls towards a flat density, which is no place to retreat to.
-    """
-
-    is_point: ClassVar[bool] = False
-    forgets_prior: ClassVar[bool] = False
-    is_flat: ClassVar[bool] = False
+    is_point: ClassVar[bool] = False  # True for a point
+    forgets_prior: ClassVar[bool] = False  # True where it is found without the prior
+    is_flat: ClassVar[bool] = False  # True where a step pulls towards a flat density, which is no place to retreat to
 
     def prior(self, prior: Family) -> Family:
         """The natural parameters towards which a step pulls."""
@@ -53,7 +47,6 @@ class distribution(Estimand):
     """The whole distribution q; the penalty is KL(q || prior) (Blei, Kucukelbir and McAuliffe 2017, eq. 13)."""
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
-        """KL(q || prior)."""
         return jnp.sum(q.kl_to_prior(prior))
 
 
@@ -72,7 +65,6 @@ class free_form(Estimand):
         return prior
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
-        """-H(q)."""
         return -jnp.sum(q.entropy())
 
 
@@ -87,7 +79,6 @@ class mode(Estimand):
     is_point: ClassVar[bool] = True
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
-        """Minus the log prior at the mode."""
         at = q.mode()
         log_prob, floored = prior.log_prob(at), prior.log_prob_of_stats(prior.stats(at))
         return -jnp.sum(jnp.where(jnp.isinf(log_prob), floored, log_prob))  # finite for a mode at the edge
@@ -102,5 +93,4 @@ class maximum_likelihood(Estimand):
     is_flat: ClassVar[bool] = True
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
-        """Zero."""
         return jnp.zeros((), jnp.result_type(jax.tree.leaves(q)[0]))

@@ -38,13 +38,9 @@ every other part where it is when steps are small."""
 class Messages:
     """The rule by which the message of a batch becomes that of all data; without memory, unless a subclass has one.
 
-    The methods are given the `Spec` of the algorithm, for its model and its other choices.
+    The methods are given the `Spec` of the algorithm, for its model and its other choices."""
 
-    Attributes:
-      num_parts: into how many parts the data are cut once for all, or None.
-    """
-
-    num_parts: ClassVar[int | None] = None
+    num_parts: ClassVar[int | None] = None  # into how many parts the data are cut once for all, or None
 
     def check(self, spec: Spec) -> None:
         """Raises ValueError at other choices that these messages do not go with."""
@@ -117,7 +113,6 @@ class by_part(Messages):
     num_parts: int  # type: ignore[misc]
 
     def check(self, spec: Spec) -> None:
-        """See `Messages`."""
         require_integers(num_parts=self.num_parts)
         remedy = "Use vijax.pg_svi(model, memory=True): the sites are the messages, one for each observation."
         require(spec.model.by_entry is None, "model", "one whose messages are of whole batches", "sites", remedy)
@@ -131,11 +126,9 @@ class by_part(Messages):
         require(fixed, "step_size", "a schedule where messages are remembered", spec.step_size, remedy)
 
     def init(self, spec: Spec, q: Product) -> Parts:
-        """See `Messages`."""
         return unvisited(q, self.num_parts, _looks_ahead(spec))
 
     def is_of(self, spec: Spec, memory: Any) -> bool:
-        """See `Messages`."""
         if not isinstance(memory, Parts):
             return False
         return (len(memory.constant), memory.visited_at is not None) == (self.num_parts, _looks_ahead(spec))
@@ -189,18 +182,13 @@ def _is_exact(spec: Spec) -> bool:
 
 # --- the memory of parts ------------------------------------------------------------------------------------------
 class Parts(NamedTuple):
-    """The memory of all parts.
+    """The memory of all parts."""
 
-    Attributes:
-      natural: the message of each part, natural parameters with a leading axis of B; zero before its first visit.
-      constant: c_b, the share of its bound that does not depend on the globals.
-      groups: how many groups it has; 0 before its first visit.
-      visited_at: the globals as they stood at its last visit, like `natural`; None where no part looks ahead.
-    """
-
+    # The message of each part, natural parameters with a leading axis of B; zero before its first visit
     natural: Product
-    constant: Float[Array, " parts"]
-    groups: Float[Array, " parts"]
+    constant: Float[Array, " parts"]  # c_b, the share of its bound that does not depend on the globals
+    groups: Float[Array, " parts"]  # how many groups it has; 0 before its first visit
+    # The globals as they stood at its last visit, like `natural`; None where no part looks ahead
     visited_at: Product | None
 
     def ahead(self, index: Int[Array, ""], q: Product) -> Product:

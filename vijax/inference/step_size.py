@@ -52,7 +52,6 @@ class constant:
     rho: Annotated[float, inside("(0, 1]")] = 1.0
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         xp, t = on_host(t)
         return xp.full(xp.shape(t), self.rho, jnp.result_type(float))
 
@@ -67,9 +66,6 @@ class beta:
         1 / F, for Dirichlet counts of a thousand some thousand.
       schedule: how it changes, a schedule of this module; None holds it at `scale`.
 
-    Raises:
-      ValueError: `scale` not positive.
-
     >>> [round(float(beta(1000.0, robbins_monro(kappa=1.0))(t)), 1) for t in (0, 1, 9)]
     [1000.0, 500.0, 100.0]
     """
@@ -78,7 +74,6 @@ class beta:
     schedule: Schedule | None = None
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """beta_t."""
         return self.scale * (self.schedule or constant())(t)
 
 
@@ -102,7 +97,6 @@ class robbins_monro:
     kappa: Annotated[float, inside("[0, 1]")] = 0.75
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         xp, t = on_host(t)
         return xp.minimum(1.0, self.scale * (_real(t) + self.offset) ** -self.kappa)
 
@@ -122,7 +116,6 @@ class by_odds:
     first: Positive
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         _, t = on_host(t)
         return self.first / (self.first + 1 + _real(t))
 
@@ -146,7 +139,6 @@ class hold_then_decay:
     kappa: Annotated[float, inside("[0, 1]")] = 0.5
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         xp, t = on_host(t)
         return self.rho * xp.maximum(_real(t) - self.hold + 1.0, 1.0) ** -self.kappa
 
@@ -162,7 +154,6 @@ class no_ramp:
     """N_t = N."""
 
     def __call__(self, t: Any, total: Array, batch: Array) -> Array:
-        """N_t."""
         return total
 
 
@@ -179,7 +170,6 @@ class ramp:
     sweeps: Positive = 1.0
 
     def __call__(self, t: Any, total: Array, batch: Array) -> Array:
-        """N_t."""
         return jnp.minimum((t + 1) * batch / self.sweeps, total)
 
 
@@ -195,9 +185,6 @@ class proximal:
     Args:
       beta: step size of the proximal step, rho = beta / (1 + beta). A positive number, or a schedule of them.
 
-    Raises:
-      ValueError: beta not positive.
-
     >>> float(proximal(3.0)(0))
     0.75
     """
@@ -205,7 +192,6 @@ class proximal:
     beta: Positive | Schedule
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         size = self.beta(t) if callable(self.beta) else jnp.full(jnp.shape(t), self.beta)
         return size / (1.0 + size)
 
@@ -302,7 +288,6 @@ class third_of_the_way:
     share: float
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
         return self.share / 3 * (1.0 + self.share * t) ** -0.6
 
 

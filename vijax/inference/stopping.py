@@ -11,13 +11,11 @@ is the most that another h windows would bring, at 95 %: t is Student's quantile
 correlation of neighbours in the residuals, corrected for its bias and between 0 and 0.9. A fit has
 converged where that is below tol x |objective|. All of it is a pure function that may run inside `jax.jit`.
 
-How often it errs, in 2,000 traces of each kind, up to 512 windows, with noise of .3, 1 and 3 times what tol allows,
-white or with correlation .5 or .9 from window to window (`tests/inference/test_stopping.py` draws 500 of each). It
-stops where another h windows would bring more than twice tol: none with noise up to tol, but of straight lines .5 % at
-correlation .5 and 3 % at .9; with noise of three times tol at most 1.1 % of exponential approaches, .4 % of power laws,
-and of straight lines 1, 5 and 12 %. It does not stop although the objective is flat: 0 to 1.4 % with noise up to tol,
-10 to 16 % at three times that; after an approach of some 20 windows 0 to 2.3 % (34 % at correlation .9), and 29 to 58
-%. No rule can see a plateau longer than the run so far.
+How often it errs, of 2,000 traces of each kind, up to 512 windows (`tests/inference/test_stopping.py` draws 500 of
+each). It stops where another h windows would bring more than twice tol: with noise up to tol at most 3 %, and that for
+straight lines at correlation .9 of neighbouring windows; with noise of three times tol 1 % of curves, up to 12 % of
+straight lines. It does not stop although the objective is flat: up to 1.4 % and 16 %; after an approach of some 20
+windows up to 2.3 % (34 % at correlation .9), and 58 %. No rule can see a plateau longer than the run so far.
 
 **Without noise** (`left_of`). The objective at steps 50 apart: its last change is within tol, and so is the sum of
 later changes, if they shrink as the last one did. On a slow ascent each change may be below tol, and that sum far
@@ -51,27 +49,17 @@ STUDENT = np.concatenate([np.full(3, np.inf), special.stdtrit(np.arange(1, ROOM 
 
 
 class Watch(NamedTuple):
-    """The averages of a noisy objective.
+    """The averages of a noisy objective."""
 
-    Attributes:
-      means: averages over windows, the first ones first; 0 where none is yet.
-      filled: number of averages.
-      total: sum of the objective over the window that is not full yet.
-      rest: the rounding error of that sum (Kahan).
-      steps: number of steps in that window.
-      merged: number of first windows in one average.
-      window: steps of a first window.
-      gain: the most that another h windows would bring, relative to the objective, h being the number of windows in the
-        fitted line; as of the last look, infinite before.
-    """
-
-    means: Float[Array, " room"]
-    filled: Int[Array, ""]
-    total: Float[Array, ""]
-    rest: Float[Array, ""]
-    steps: Int[Array, ""]
-    merged: Int[Array, ""]
-    window: Int[Array, ""]
+    means: Float[Array, " room"]  # averages over windows, the first ones first; 0 where none is yet
+    filled: Int[Array, ""]  # number of averages
+    total: Float[Array, ""]  # sum of the objective over the window that is not full yet
+    rest: Float[Array, ""]  # the rounding error of that sum (Kahan)
+    steps: Int[Array, ""]  # number of steps in that window
+    merged: Int[Array, ""]  # number of first windows in one average
+    window: Int[Array, ""]  # steps of a first window
+    # The most that another h windows would bring, relative to the objective, h being the number of windows in the
+    # fitted line; as of the last look, infinite before
     gain: Float[Array, ""]
 
     @property

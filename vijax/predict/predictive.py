@@ -44,11 +44,7 @@ def of_globals(spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, 
 
 
 def of_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
-    """Values of each local by name: draws leading, then groups.
-
-    Raises:
-      ValueError: they are no families by name.
-    """
+    """Values of each local by name: draws leading, then groups. Raises ValueError: they are no families by name."""
     if not isinstance(factors, dict) or not all(isinstance(q, Family) for q in factors.values()):
         raise ValueError(
             "locals_of: expected a model whose locals are families by name (vijax.energy_model, and the ready models "

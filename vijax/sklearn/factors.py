@@ -19,7 +19,7 @@ from vijax.inference import estep
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf
 from vijax.sklearn.parts.base import Transformer, estimator, key_of
-from vijax.sklearn.parts.rows import InParts, OfCounts, by_row, fit_rows
+from vijax.sklearn.parts.rows import InParts, OfCounts, fit_rows
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
 
@@ -63,19 +63,9 @@ class FactorAnalysis(Transformer):
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Finds loadings and noise of rows.
-
-        Args:
-          X: observations, (rows, features).
-          y: ignored.
-
-        Raises:
-          ValueError: an argument out of its range, numbers that are missing or not finite.
-
-        Warns:
-          ConvergenceWarning: the bound had not converged after `max_iter` steps.
-        """
-        del y
+        """Finds loadings and noise of the rows of X, (rows, features); y is ignored. A `ConvergenceWarning` says that
+        the bound had not converged after `max_iter` steps. Raises ValueError: an argument out of its range, numbers
+        that are missing or not finite."""
         self._check_settings()
         X = self._checked(X, reset=True)
         self.mean_ = X.mean(axis=0)
@@ -96,10 +86,7 @@ class FactorAnalysis(Transformer):
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """Posterior means of the factors of rows."""
-        check_is_fitted(self)
-        X = self._scaled(self._checked(X, reset=False))
-        with enable_x64(True):
-            return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["x"].mean(), X)
+        return self._by_row(X, lambda x: self.fit_.locals(self._scaled(x), key=jax.random.key(0))["x"].mean())
 
     def get_covariance(self) -> Float[np.ndarray, "D D"]:
         """The covariance of the model at its point estimates."""
@@ -114,14 +101,10 @@ class FactorAnalysis(Transformer):
 
     def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
         """Log density of each row at the point estimates."""
-        check_is_fitted(self)
-        X = self._checked(X, reset=False)
-        with enable_x64(True):
-            return by_row(lambda gap: _log_prob(self._law(), gap), X - self.mean_)
+        return self._by_row(X, lambda x: _log_prob(self._law(), x - self.mean_))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples`."""
-        del y
         return float(self.score_samples(X).mean())
 
     def _law(self) -> LowRankNormal:
@@ -195,20 +178,10 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Finds the parts of counts.
-
-        Args:
-          X: counts, (rows, features), none negative, dense or sparse (made dense); weights that are not
-            whole are taken as they are.
-          y: ignored.
-
-        Raises:
-          ValueError: an argument out of its range; negative or missing numbers; only zeros.
-
-        Warns:
-          ConvergenceWarning: the bound had not converged after `max_iter` steps.
-        """
-        del y
+        """Finds the parts of counts X, (rows, features), none negative, dense or sparse (made dense); weights that are
+        not whole are taken as they are, and y is ignored. A `ConvergenceWarning` says that the bound had not converged
+        after `max_iter` steps. Raises ValueError: an argument out of its range; negative or missing numbers; only
+        zeros."""
         self._check_settings()
         X = self._checked(X, reset=True)
         require(X.any(), "X", "counts", "only zeros")
@@ -222,16 +195,8 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes on with a minibatch of counts, by one stochastic step; the first call begins.
-
-        Args:
-          X: counts, (rows, features). The first minibatch is the start of the parts.
-          y: ignored.
-
-        Raises:
-          ValueError: as `fit`.
-        """
-        del y
+        """Goes on with a minibatch of counts, by one stochastic step; the first call begins, and its minibatch is the
+        start of the parts. Raises as `fit` does."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
         X = self._checked(X, reset=is_first)
@@ -260,10 +225,7 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """The activations W of rows: posterior means."""
-        check_is_fitted(self)
-        X = self._checked(X, reset=False)
-        with enable_x64(True):
-            return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["activations"].mean(), X)
+        return self._by_row(X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["activations"].mean())
 
     def inverse_transform(self, X: Any) -> Float[np.ndarray, "rows D"]:
         """The rates W H of given activations."""

@@ -21,8 +21,8 @@ from vijax.models.emission import Emission, blurred, poisson
 from vijax.models.series.hmm import hmm
 from vijax.models.series.sequences import path
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
-from vijax.sklearn.parts.rows import check_counts, fit_rows, padded, prior_of_rates, size_with_padding, weights_allowed
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, padded, size_with_padding
+from vijax.sklearn.parts.rows import check_counts, fit_rows, prior_of_rates, weights_allowed
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
 
@@ -77,20 +77,9 @@ class HiddenMarkovModel(VijaxEstimator):
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
-        """Fits the model.
-
-        Args:
-          X: sequences one below the other, (steps, features).
-          y: ignored.
-          lengths: length of each sequence.
-
-        Raises:
-          ValueError: an argument out of its range, missing numbers, negative counts, lengths that do not add up.
-
-        Warns:
-          ConvergenceWarning: the bound had not converged after `max_iter` steps.
-        """
-        del y
+        """Fits the model to sequences X one below the other, (steps, features), of these lengths; y is ignored. A
+        `ConvergenceWarning` says that the bound had not converged after `max_iter` steps. Raises ValueError: an
+        argument out of its range, missing numbers, negative counts, lengths that do not add up."""
         self._check_settings()
         X = self._checked(X, reset=True)
         sequences = in_sequences(X, lengths)
@@ -113,7 +102,6 @@ class HiddenMarkovModel(VijaxEstimator):
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Log probability of the sequences, their sum."""
-        del y
         check_is_fitted(self)
         data = in_sequences(self._checked(X, reset=False), lengths)
         with enable_x64(True):

@@ -31,7 +31,7 @@ class _Linear(PredictorSettings):
     _accepts_sparse: ClassVar[str | bool] = "csr"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fits the model.
+        """Fits the model. A `ConvergenceWarning` says that the bound had not converged after `max_iter` steps.
 
         Args:
           X: inputs, (rows, features).
@@ -40,9 +40,6 @@ class _Linear(PredictorSettings):
 
         Raises:
           ValueError: an argument out of its range, missing numbers, impossible observations, one class alone.
-
-        Warns:
-          ConvergenceWarning: the bound had not converged after `max_iter` steps.
         """
         base: Any = self
         return base._fit(X, y, sample_weight)

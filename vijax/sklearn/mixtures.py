@@ -24,7 +24,7 @@ from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixtures.mixture import mixture
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
-from vijax.sklearn.parts.rows import InParts, OfCounts, by_row, fit_rows, prior_of_rates, weighed, weights_allowed
+from vijax.sklearn.parts.rows import InParts, OfCounts, fit_rows, prior_of_rates, weighed, weights_allowed
 from vijax.xla.precision import enable_x64
 
 Start = Literal["kmeans", "k-means++", "random"]
@@ -52,7 +52,8 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
     weights_: np.ndarray
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fits the mixture.
+        """Fits the mixture. A `ConvergenceWarning` says that the bound still changed by more than `tol` after
+        `max_iter` steps.
 
         Args:
           X: observations, (rows, features).
@@ -61,11 +62,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
 
         Raises:
           ValueError: an argument out of its range, numbers that are missing or not finite, fewer rows than components.
-
-        Warns:
-          ConvergenceWarning: the bound still changed by more than `tol` after `max_iter` steps.
         """
-        del y
         self._check_settings()
         X, weights = weighed(self._checked(X, reset=True), sample_weight)
         rows, size = len(X), self.n_components
@@ -97,10 +94,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """Probability of each component, given a row: for variational estimators, as in the last step."""
-        check_is_fitted(self)
-        X = self._checked(X, reset=False)
-        with enable_x64(True):
-            return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["z"].probs, X)
+        return self._by_row(X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["z"].probs)
 
     def predict(self, X: Any) -> Int[np.ndarray, " rows"]:
         """The most probable component of each row."""
@@ -109,17 +103,15 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
     def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
         """Log density of each row: for variational estimators the exact predictive density, all parameters integrated
         over their posterior."""
-        check_is_fitted(self)
-        X = self._checked(X, reset=False)
-        with enable_x64(True):
-            components = self.fit_.estimates["components"]
-            weights: Any = self.weights_
-            density = lambda x: log_predictive_density(self.emission_, components, weights, x).log_densities
-            return by_row(density, X)
+
+        def density(x: Any) -> Any:
+            components, weights = self.fit_.estimates["components"], self.weights_
+            return log_predictive_density(self.emission_, components, weights, x).log_densities  # type: ignore[arg-type]
+
+        return self._by_row(X, density)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples`."""
-        del y
         return float(self.score_samples(X).mean())
 
     def sample(self, n_samples: int = 1) -> tuple[Float[np.ndarray, "draws D"], Int[np.ndarray, " draws"]]:
@@ -133,7 +125,6 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
 
     def _tol_per_row(self, rows: float) -> float:
         """`tol` as a change of the bound per row, of so many rows."""
-        del rows
         return self.tol
 
     def _weights(self) -> np.ndarray:
@@ -174,16 +165,8 @@ class InPartsMixture(InParts, MixtureEstimator):
     """An abstract mixture with a posterior, which minibatches can be given one by one."""
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes on with a minibatch of rows, by one stochastic step; the first call begins, and sets the prior.
-
-        Args:
-          X: observations, (rows, features). The first minibatch is the start: it should have many rows a component.
-          y: ignored.
-
-        Raises:
-          ValueError: as `fit`; a mixture by EM.
-        """
-        del y
+        """Goes on with a minibatch of rows, by one stochastic step. The first call begins, and sets the prior: its
+        minibatch should have many rows a component. Raises as `fit` does, and for a mixture by EM."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
         X = self._checked(X, reset=is_first)

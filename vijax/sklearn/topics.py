@@ -49,16 +49,8 @@ class TopicEstimator(Transformer, abc.ABC):
         """Sets the fitted attributes."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Finds the topics of documents.
-
-        Args:
-          X: counts, (documents, words), dense or sparse; whole numbers or weights, none negative.
-          y: ignored.
-
-        Raises:
-          ValueError: an argument out of its range; counts that are negative or missing.
-        """
-        del y
+        """Finds the topics of documents X: counts, (documents, words), dense or sparse, whole numbers or weights, none
+        negative. y is ignored. Raises ValueError: an argument out of its range; counts that are negative or missing."""
         self._check_settings()
         X = self._counts(X, "fit", reset=True)
         require(X.sum() > 0, "X", "documents with words", "only empty documents")
@@ -70,16 +62,9 @@ class TopicEstimator(Transformer, abc.ABC):
         return self
 
     def transform(self, X: Any, *, normalize: bool = True) -> Float[np.ndarray, "docs K"]:
-        """Expected topic shares of documents.
-
-        Args:
-          X: counts, (documents, words), dense or sparse.
-          normalize: shares that sum to one; False gives them times the number of words of the document.
-
-        Raises:
-          NotFittedError: `fit` has not been called.
-          ValueError: negative or missing numbers, or another number of words than in `fit`.
-        """
+        """Expected topic shares of documents X, as `fit` takes them; times the number of words of the document where
+        they are not to `normalize`. Raises NotFittedError: `fit` has not been called; ValueError: negative or missing
+        numbers, or another number of words than in `fit`."""
         check_is_fitted(self)
         X = self._counts(X, "transform", reset=False)
         with precision_of(X):
@@ -89,7 +74,6 @@ class TopicEstimator(Transformer, abc.ABC):
     def score(self, X: Any, y: Any = None) -> float:
         """The sum over documents of a lower bound on their log probability under the fitted topics. (It lacks the
         bound's term of the topics themselves, which does not depend on X.)"""
-        del y
         check_is_fitted(self)
         X = self._counts(X, "score", reset=False)
         return self._bound(X)
@@ -219,7 +203,6 @@ class LatentDirichletAllocation(TopicEstimator):
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Goes on with a minibatch of `total_samples` documents, in parts of `batch_size`; the first call begins."""
-        del y
         self._check_settings()
         first = not hasattr(self, "components_")
         X = self._counts(X, "partial_fit", reset=first)

@@ -31,11 +31,7 @@ denormals, which slow every later product, never arise."""
 
 
 class Chosen(NamedTuple):
-    """Attributes:
-    topics: of each document, those that it uses most, the first first.
-    used: how many of them it is let use.
-    left_out: the share of its words that others have.
-    """
+    """"""
 
     topics: Int[Array, "docs most"]
     used: Int[Array, " docs"]
@@ -45,19 +41,12 @@ class Chosen(NamedTuple):
 @register
 @dataclasses.dataclass(frozen=True)
 class Held(Documents):
-    """Documents that are held to some topics.
+    """Documents that are held to some topics."""
 
-    Attributes:
-      topics: which.
-      places: of each slot, where its pairs (word, topic) are among those of the batch.
-      used: how many of them, the first ones, a document may use.
-      left_out: the share of its words that a first round gave to other topics.
-    """
-
-    topics: Int[Array, "docs active"]
-    places: Int[Array, "docs slots active"]
-    used: Int[Array, " docs"]
-    left_out: Float[Array, " docs"]
+    topics: Int[Array, "docs active"]  # which
+    places: Int[Array, "docs slots active"]  # of each slot, where its pairs (word, topic) are among those of the batch
+    used: Int[Array, " docs"]  # how many of them, the first ones, a document may use
+    left_out: Float[Array, " docs"]  # the share of its words that a first round gave to other topics
 
     @classmethod
     def of(cls, docs: Documents, chosen: Chosen, places: Int[Array, "docs slots active"]) -> Held:

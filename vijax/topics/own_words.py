@@ -52,17 +52,12 @@ SPREAD = 5
 @register
 @dataclasses.dataclass(frozen=True)
 class OwnWords:
-    """Documents whose word ids count the batch's own words.
-
-    Attributes:
-      words: the ids of these among all words; different and increasing, those from V on padding.
-      documents: a tuple of `Documents`.
-    """
+    """Documents whose word ids count the batch's own words."""
 
     read_by: ClassVar[str] = "vijax.topics.by_words(alg)"
 
-    words: Int[Array, " words"]
-    documents: tuple[Documents, ...]
+    words: Int[Array, " words"]  # the ids of these among all words; different and increasing, those from V on padding
+    documents: tuple[Documents, ...]  # a tuple of `Documents`
 
     def __iter__(self) -> Iterator[Documents]:
         return iter(self.documents)
@@ -120,12 +115,10 @@ class ByWords(Wrapper):
         return self.active is not None
 
     def check(self, alg: Algorithm) -> None:
-        """See `Wrapper`."""
         _check(alg.spec)
         _check_active(alg.spec.model, self)
 
     def loader(self, loader: Any, alg: Algorithm) -> OwnWordsLoader:
-        """See `Wrapper`."""
         return OwnWordsLoader(loader, alg.spec.model.form.documents.vocab_size)  # type: ignore[union-attr]
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
@@ -181,16 +174,11 @@ class ByWords(Wrapper):
 
 # --- what a batch sees of a state ---------------------------------------------------------------------------------
 class Seen(NamedTuple):
-    """The part of a state that a batch reads.
+    """The part of a state that a batch reads."""
 
-    Attributes:
-      state: the state, its tables restricted to the words of the batch.
-      data: the data for this state.
-      pairs: pairs of the global by word that are read, where not all topics of a word are.
-    """
-
-    state: State
-    data: tuple[Documents, ...]
+    state: State  # the state, its tables restricted to the words of the batch
+    data: tuple[Documents, ...]  # the data for this state
+    # Pairs of the global by word that are read, where not all topics of a word are
     pairs: Int[Array, " pairs"] | None = None
 
 

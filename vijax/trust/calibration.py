@@ -119,14 +119,11 @@ def uniformity(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
     """Chi-square p-values of the hypothesis that the ranks are uniform.
 
     Args:
-      ranks: ranks from n simulations, integers 0..L, (n, *shape).
+      ranks: ranks from n simulations, 20 or more: integers 0..L, (n, *shape).
       num_draws: L.
 
     Returns:
       p-values, (*shape): n / 10 bins, but 20 at most.
-
-    Raises:
-      ValueError: fewer than 20 simulations; ranks beyond 0..L.
 
     Source: Talts, Betancourt, Simpson, Vehtari and Gelman 2018, theorem 1 and section 4.1.
 
@@ -150,14 +147,7 @@ def symmetry(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
     they were two independent samples, which rejects a right centre more than twice as often as it says.
 
     Args:
-      ranks: ranks from n simulations, integers 0..L, (n, *shape).
-      num_draws: L.
-
-    Returns:
-      p-values, (*shape).
-
-    Raises:
-      ValueError: as `uniformity`.
+      ranks, num_draws: as for `uniformity`.
 
     Source: Yao, Vehtari, Simpson and Gelman 2018, algorithm 2.
 

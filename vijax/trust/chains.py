@@ -44,9 +44,6 @@ def bulk_ess(draws: Any) -> Float[np.ndarray, "*shape"]:
     Returns:
       The number by entry, (*shape): it should be at least 100 a chain. NaN where all draws are equal.
 
-    Raises:
-      ValueError: as `rhat`.
-
     Source: Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021, section 3.2; Geyer 1992, the initial
     monotone sequence.
 

@@ -72,9 +72,6 @@ def waic(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
     Args:
       log_lik, log_ratios: see `loo`.
 
-    Raises:
-      ValueError: as `loo`.
-
     Source: Watanabe 2010; Vehtari, Gelman and Gabry 2017, who advise `loo`.
 
     >>> log_lik = np.log([[0.2, 0.5], [0.3, 0.5]])

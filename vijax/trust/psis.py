@@ -119,9 +119,6 @@ def in_words(khat: float) -> str:
 
     The bounds are those of Vehtari, Simpson, Gelman, Yao and Gabry 2024, section 3.2.
 
-    Raises:
-      ValueError: NaN.
-
     >>> print(in_words(0.31))
     k-hat 0.31: good. Importance weights are reliable, and so is what they correct.
     """
@@ -149,15 +146,10 @@ PRIOR_OF_K = 10.0, 0.5  # weight, in observations, and centre of the prior of k
 
 
 class GeneralisedPareto(NamedTuple):
-    """A generalised Pareto distribution.
+    """A generalised Pareto distribution."""
 
-    Attributes:
-      k: the shape; moments of order below 1 / k exist.
-      log_sigma: logarithm of the scale.
-    """
-
-    k: float
-    log_sigma: float
+    k: float  # the shape; moments of order below 1 / k exist
+    log_sigma: float  # logarithm of the scale
 
     def log_quantile(self, p: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         """log sigma ((1 - p)^-k - 1) / k, shape of p.

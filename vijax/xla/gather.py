@@ -115,7 +115,6 @@ def _by_chunk(fn, table, shared, groups, key):
 
 
 def _backward(fn, at_once, grads, cotangents):
-    del fn, at_once
     table_grad, shared_grad = jax.tree.map(lambda g: cotangents[0] * g, grads)
     return table_grad, shared_grad, None, None
 

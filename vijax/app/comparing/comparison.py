@@ -34,39 +34,23 @@ NUM_WORDS = 10
 
 
 class Compared(NamedTuple):
-    """A run in a comparison.
+    """A run in a comparison."""
 
-    Attributes:
-      folder: folder of the run.
-      values: its settings that differ between runs, in the order of `Comparison.keys`.
-      score: held-out score; None without one, as for a run that diverged, or whose verdict is not to use it.
-      behind: advantage of the best run; None for the best run itself and for a run without a score.
-      coherence: NPMI of the topics over the training documents; None for models without topics.
-      remark: further facts: how it ended, why there is no score.
-    """
-
-    folder: Path
-    values: tuple[Any, ...]
-    score: Any
-    behind: Difference | None
-    coherence: Coherence | None
-    remark: str
+    folder: Path  # folder of the run
+    values: tuple[Any, ...]  # its settings that differ between runs, in the order of `Comparison.keys`
+    score: Any  # held-out score; None without one, as for a run that diverged, or whose verdict is not to use it
+    behind: Difference | None  # advantage of the best run; None for the best run itself and for a run without a score
+    coherence: Coherence | None  # NPMI of the topics over the training documents; None for models without topics
+    remark: str  # further facts: how it ended, why there is no score
 
 
 class Comparison(NamedTuple):
-    """Several runs.
+    """Several runs."""
 
-    Attributes:
-      keys: settings that differ between the runs.
-      runs: the runs, in the order in which they were named.
-      best: the place of the run with the best score.
-      training: True where the scores are bounds on the training data, and nothing was held out.
-    """
-
-    keys: tuple[str, ...]
-    runs: tuple[Compared, ...]
-    best: int
-    training: bool = False
+    keys: tuple[str, ...]  # settings that differ between the runs
+    runs: tuple[Compared, ...]  # the runs, in the order in which they were named
+    best: int  # the place of the run with the best score
+    training: bool = False  # True where the scores are bounds on the training data, and nothing was held out
 
     @property
     def unusable(self) -> list[str]:
@@ -221,16 +205,12 @@ POINTS = ("em", "map")
 class TrainingBound(NamedTuple):
     """The bound on the log evidence of the training data, nats, averaged over the last pass.
 
-    Attributes:
-      mean: mean per word (row, step).
-      per: name of this unit.
-
     >>> print(TrainingBound(-2.5, "row"))
     -2.500 nats per row (bound on the training data)
     """
 
-    mean: float
-    per: str
+    mean: float  # mean per word (row, step)
+    per: str  # name of this unit
 
     @property
     def standard_error(self) -> float:

@@ -32,17 +32,12 @@ class Data(NamedTuple):
 
 
 class New(NamedTuple):
-    """Data that a fitted run is applied to.
+    """Data that a fitted run is applied to."""
 
-    Attributes:
-      data: a corpus, a table without a target, or a graph.
-      beside: columns that are carried through: names of documents or nodes, columns that the model does not use.
-      notes: notes for the reader, such as the number of unknown words.
-    """
-
-    data: Any
+    data: Any  # a corpus, a table without a target, or a graph
+    # Columns that are carried through: names of documents or nodes, columns that the model does not use
     beside: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # notes for the reader, such as the number of unknown words
 
 
 Tell = Callable[[int], None]
@@ -57,38 +52,26 @@ class NoPage:
 
 
 class Source(NamedTuple):
-    """A kind of data.
+    """A kind of data."""
 
-    Attributes:
-      section: the settings of [data].
-      load: config -> `Data`.
-      other: (config, data of the run, path, column or None) -> other data, to score the run on.
-      facts: data -> sizes, for data.json.
-      tiles: facts -> tiles of the page by name; small print after a "|".
-      digest: data -> the bytes of both parts, piece by piece, for a checksum.
-      describe: data -> a line for the screen.
-      check: (config, entries) raises `ConfigError` on settings that do not go together.
-      keep: (run folder, data) writes what a run keeps of its data: no more than words, columns and sizes.
-      kept: run folder -> data that stand in for the run's, enough to make its model; None where there are none.
-      new: (config, data of the run, path or object or None for the run's own, column or None) -> `New`.
-      results: the name, without ending, of the file of results for the run's own data.
-      page: the settings of [page].
-      excerpts: data -> the beginning of each document, kept for the page; None for other data.
-    """
-
-    section: type
-    load: Callable[[Any], Data]
+    section: type  # the settings of [data]
+    load: Callable[[Any], Data]  # config -> `Data`
+    # (config, data of the run, path, column or None) -> other data, to score the run on
     other: Callable[[Any, Data, str, str | None], Any]
-    facts: Callable[[Data], dict[str, Any]]
-    tiles: Callable[[dict[str, Any]], dict[str, str]]
-    digest: Callable[[Data], Iterator[Any]]
-    describe: Callable[[Data], str]
-    check: Callable[[Any, Any], None]
+    facts: Callable[[Data], dict[str, Any]]  # data -> sizes, for data.json
+    tiles: Callable[[dict[str, Any]], dict[str, str]]  # facts -> tiles of the page by name; small print after a "|"
+    digest: Callable[[Data], Iterator[Any]]  # data -> the bytes of both parts, piece by piece, for a checksum
+    describe: Callable[[Data], str]  # data -> a line for the screen
+    check: Callable[[Any, Any], None]  # (config, entries) raises `ConfigError` on settings that do not go together
+    # (run folder, data) writes what a run keeps of its data: no more than words, columns and sizes
     keep: Callable[[Path, Data], None]
+    # run folder -> data that stand in for the run's, enough to make its model; None where there are none
     kept: Callable[[Path], Data | None]
+    # (config, data of the run, path or object or None for the run's own, column or None) -> `New`
     new: Callable[[Any, Data, Any, str | None], New]
-    results: str
-    page: type = NoPage
+    results: str  # the name, without ending, of the file of results for the run's own data
+    page: type = NoPage  # the settings of [page]
+    # data -> the beginning of each document, kept for the page; None for other data
     excerpts: Callable[[Any], Sequence[str]] | None = None
 
 
@@ -116,19 +99,14 @@ class Seen(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """The way in which a model draws tables.
+    """The way in which a model draws tables."""
 
-    Attributes:
-      draw: (`Seen`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns), rows ordered as in
-        the table.
-      of_target: True where the target alone is drawn, given the columns.
-      of_steps: True where rows are steps of sequences, which have a future.
-      is_scaled: [model] -> True where columns that the run has standardised are drawn so.
-    """
-
+    # (`Seen`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns), rows ordered as in the
+    # table
     draw: Callable[[Seen, Any, Any, int, str], np.ndarray]
-    of_target: bool = False
-    of_steps: bool = False
+    of_target: bool = False  # True where the target alone is drawn, given the columns
+    of_steps: bool = False  # True where rows are steps of sequences, which have a future
+    # [model] -> True where columns that the run has standardised are drawn so
     is_scaled: Callable[[Any], bool] = lambda settings: True
 
 

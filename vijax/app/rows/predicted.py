@@ -22,13 +22,6 @@ from vijax.data.tables.table import rows_of
 class Draws:
     """Draws of a table from the posterior predictive distribution.
 
-    Attributes:
-      values: (draws, rows, columns), in the units of the data; -1 and +1 for two classes.
-      names: names of the columns.
-      beside: columns that are carried through, by name: identifiers, groups, number of steps ahead.
-      classes: names of the two classes of a target.
-      notes: notes for the reader.
-
     >>> draws = Draws(np.array([[[1.0]], [[3.0]]]), ("height",), {"row": [0]})
     >>> draws.mean().tolist(), draws.interval(0.5)[0].tolist()
     ([[2.0]], [[1.5]])
@@ -36,11 +29,12 @@ class Draws:
     ['row', 'height_mean', 'height_sd', 'height_low', 'height_high']
     """
 
+    # (draws, rows, columns), in the units of the data; -1 and +1 for two classes
     values: Float[np.ndarray, "draws N D"]
-    names: tuple[str, ...]
-    beside: Mapping[str, Any]
-    classes: tuple[str, str] | None = None
-    notes: tuple[str, ...] = ()
+    names: tuple[str, ...]  # names of the columns
+    beside: Mapping[str, Any]  # columns that are carried through, by name: identifiers, groups, number of steps ahead
+    classes: tuple[str, str] | None = None  # names of the two classes of a target
+    notes: tuple[str, ...] = ()  # notes for the reader
 
     def __len__(self) -> int:
         return len(self.values)

@@ -32,19 +32,14 @@ def covariance_of(precision: Any) -> Float[np.ndarray, "*batch D D"]:
 class Units(NamedTuple):
     """The means and deviations by which the columns of a table were standardised.
 
-    Attributes:
-      mean: the number that was subtracted from each column.
-      deviation: the number by which each was divided.
-      scaled: True where the table was standardised.
-
     >>> units = Units(np.array([70.0]), np.array([10.0]), True)
     >>> units.points(np.array([[0.5]])).tolist(), units.spread(np.array([0.1])).tolist()
     ([[75.0]], [1.0])
     """
 
-    mean: Float[np.ndarray, " D"]
-    deviation: Float[np.ndarray, " D"]
-    scaled: bool
+    mean: Float[np.ndarray, " D"]  # the number that was subtracted from each column
+    deviation: Float[np.ndarray, " D"]  # the number by which each was divided
+    scaled: bool  # True where the table was standardised
 
     def points(self, x: Any) -> np.ndarray:
         """Rows (or means of columns), the last axis over columns."""

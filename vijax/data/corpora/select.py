@@ -54,11 +54,7 @@ def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
 
 
 def ids_in(words: Sequence[str], vocabulary: Sequence[str]) -> Int[np.ndarray, " words"]:
-    """The id of each word in `vocabulary`, -1 for words that are not in it.
-
-    Raises:
-      ValueError: none of them is.
-    """
+    """The id of each word in `vocabulary`, -1 for words that are not in it. Raises ValueError: none of them is."""
     ids = {word: i for i, word in enumerate(vocabulary)}
     new_id = np.array([ids.get(word, -1) for word in words], np.int32)
     if (new_id < 0).all():
@@ -84,12 +80,9 @@ def _with_strings(changed: Corpus, corpus: Corpus) -> Corpus:
 
 
 def split_over_seen_words(corpus: Corpus, held_out: float | int, seed: int) -> tuple[Corpus, Corpus]:
-    """Training and held-out documents, over the words that training documents have: no score of other words could
-    mean anything. A memory-mapped corpus is split into temporary files, removed with the training corpus.
-
-    Raises:
-      ValueError: see `Corpus.split`.
-    """
+    """Training and held-out documents, over the words that training documents have: no score of other words could mean
+    anything. A memory-mapped corpus is split into temporary files, removed with the training corpus. Raises ValueError:
+    see `Corpus.split`."""
     train_rows, test_rows = split_ids(corpus.num_documents, held_out, seed)
     test = corpus[test_rows]
     seen = corpus.word_counts() > test.word_counts()

@@ -209,11 +209,8 @@ def _check_sizes(folder: Path, meta: dict, arrays: dict[str, np.ndarray], lines:
 
 # --- values ----------------------------------------------------------------------------------------------------------
 def check_once(folder: Path, arrays: Mapping[str, np.ndarray], vocab_size: int) -> None:
-    """Reads the arrays through, unless checked.json says that these very files were found right.
-
-    Raises:
-      DataError: naming the file: offsets that fall, a word id outside the vocabulary, a count below 1.
-    """
+    """Reads the arrays through, unless checked.json says that these very files were found right. Raises DataError,
+    naming the file: offsets that fall, a word id outside the vocabulary, a count below 1."""
     now = _stamp(folder, arrays, vocab_size)
     if _read_stamp(folder) == now:
         return

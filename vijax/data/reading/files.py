@@ -20,11 +20,8 @@ LINES_BYTES = 1 << 22
 
 @contextlib.contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
-    """The bytes of a file, unpacked when it is gzipped, whatever its name.
-
-    Raises:
-      DataError: it is no file or cannot be opened, or its gzip data ends early or is damaged.
-    """
+    """The bytes of a file, unpacked when it is gzipped, whatever its name. Raises DataError: it is no file or cannot be
+    opened, or its gzip data ends early or is damaged."""
     check_regular(path)
     try:
         with path.open("rb") as file:
@@ -39,11 +36,8 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a text file without their ends, one at a time.
-
-    Raises:
-      DataError: as `open_bytes`, or a byte is not of the encoding; the message holds its offset in the file.
-    """
+    """The lines of a text file without their ends, one at a time. Raises DataError: as `open_bytes`, or a byte is not
+    of the encoding; the message holds its offset in the file."""
     unfinished: list[str] = []
     for text in _decoded(path, encoding):
         first, *others = text.split("\n")

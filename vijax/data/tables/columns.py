@@ -35,17 +35,11 @@ class FileColumns(dict[str, np.ndarray]):
 
 
 class Origin(NamedTuple):
-    """The file of some rows, and their places in it.
+    """The file of some rows, and their places in it."""
 
-    Attributes:
-      where: the file.
-      called: "line" in a text file, "row" in others.
-      numbers: the lines or rows, counted from 1.
-    """
-
-    where: str
-    called: str
-    numbers: Int[np.ndarray, " N"]
+    where: str  # the file
+    called: str  # "line" in a text file, "row" in others
+    numbers: Int[np.ndarray, " N"]  # the lines or rows, counted from 1
 
 
 def origin_of(found: Mapping[str, np.ndarray], where: str) -> Origin | None:

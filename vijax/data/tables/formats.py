@@ -21,10 +21,7 @@ SAVE_AGAIN = "save arrays of numbers by numpy.save or numpy.savez (no pickles), 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a .npz by name, or that of a .npy under the name "x"; the file itself tells which of them it is.
-
-    Raises:
-      DataError: it is no such file, it is damaged, or it has objects, structures, dates or complex numbers.
-    """
+    Raises DataError: it is no such file, it is damaged, or it has objects, structures, dates or complex numbers."""
     check_regular(path)
     expected = f"a whole {path.suffix if path.suffix in ('.npy', '.npz') else '.npz'} file"
     with parsing(path, expected, SAVE_AGAIN), path.open("rb") as raw:
@@ -76,12 +73,9 @@ def read_delimited(path: Path, dialect: Dialect = USUAL, notes: Notes | None = N
     """The names in the header line, the rows below it, each with the number of the line on which it ends, and the
     separator. One that was found, and is not that of the file's ending, is noted.
 
-    Empty lines are left out. A row may have fewer cells than the header, and more only if those are empty.
-
-    Raises:
-      DataError: at once where there is no header; while the rows are read, where one has more cells than the header or
-        is no CSV.
-    """
+    Empty lines are left out. A row may have fewer cells than the header, and more only if those are empty. Raises
+    DataError: at once where there is no header; while the rows are read, where one has more cells than the header or is
+    no CSV."""
     csv.field_size_limit(2**31 - 1)
     lines = (f"{line}\n" for line in read_lines(path, dialect.encoding))
     first = list(itertools.islice(lines, MOST_LINES))

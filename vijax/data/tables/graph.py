@@ -187,10 +187,7 @@ def _check_size(number: int, where: str) -> None:
 # --- in two parts ----------------------------------------------------------------------------------------------------
 def split_graph(graph: Graph, held_out: float, seed: int) -> tuple[Graph, Graph]:
     """Training and held-out parts, both with all nodes; each observed pair is held out with probability `held_out`.
-
-    Raises:
-      DataError: too few pairs to hold any out.
-    """
+    Raises DataError: too few pairs to hold any out."""
     pairs = graph.pairs
     out = pairs & (np.random.default_rng(seed).random(pairs.shape) < held_out)
     check_parts(int(out.sum()), int(pairs.sum()), held_out, "pairs")

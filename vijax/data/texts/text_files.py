@@ -41,17 +41,12 @@ def text_lines(path: Path, column: str | None = None, dialect: Dialect = USUAL, 
 
 
 class Records(NamedTuple):
-    """Rows of a file whose values have names.
+    """Rows of a file whose values have names."""
 
-    Attributes:
-      names: names of the columns; for JSON lines those of the first line.
-      where: the place of these names.
-      rows: function from the wanted columns (None: all) to the place, the number and the values by name of each row.
-        Readers of text always give all columns.
-    """
-
-    names: list[str]
-    where: str
+    names: list[str]  # names of the columns; for JSON lines those of the first line
+    where: str  # the place of these names
+    # Function from the wanted columns (None: all) to the place, the number and the values by name of each row. Readers
+    # of text always give all columns
     rows: Callable[[Sequence[str] | None], Iterator[tuple[str, int, dict[str, Any]]]]
 
 

@@ -99,7 +99,6 @@ class LinearGaussianChain(Family):
         return self._each(lambda mask, *p: chains.chain_log_normalizer(chains.filtered(p)))
 
     def stats(self, x: Any) -> LinearGaussianChainStats:
-        """(x_t, x_t x_t', x_t x_{t+1}')."""
         x = as_float(x)
         x = x if self.mask is None else jnp.where(self.mask[..., None], x, 0.0)
         return LinearGaussianChainStats(x, outer_statistic(x, x), outer_statistic(x[..., :-1, :], x[..., 1:, :]))
@@ -111,15 +110,12 @@ class LinearGaussianChain(Family):
         return paths if self.mask is None else jnp.where(self.mask[..., None], paths, 0.0)
 
     def mean(self) -> Float[Array, "*batch T D"]:
-        """E_q[x_t]."""
         return self.expected_stats().value
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal laws of the means and the diagonals of the covariances of each step."""
         return NormalLaw(self.mean(), jnp.sqrt(jnp.diagonal(self.cov, axis1=-2, axis2=-1)))
 
     def mode(self) -> Float[Array, "*batch T D"]:
-        """The mean."""
         return self.mean()
 
     def in_domain(self) -> Self:
@@ -143,7 +139,6 @@ class LinearGaussianChain(Family):
         return self._draw_by_draw(lambda x, *p: chains.chain_log_prob(chains.filtered(p), p[2], x), as_float(x))
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """The sum of the conditionals' entropies."""
         return self._each(lambda mask, *p: chains.chain_entropy(chains.filtered(p), mask))
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:

@@ -106,11 +106,9 @@ class MarkovChain(Family):
         return self._each(chains.chain_log_normalizer)
 
     def expected_stats(self) -> MarkovChainStats:
-        """Smoothed marginals of states and pairs: the gradient of A."""
         return MarkovChainStats(*self._each(chains.chain_marginals))
 
     def stats(self, x: Int[Array, "*batch T"]) -> MarkovChainStats:
-        """One-hot states and pair counts of paths."""
         return MarkovChainStats(*chains.chain_stats(x, self.num_states, self.shared, self.mask, self.initial.dtype))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch T"]:
@@ -122,7 +120,6 @@ class MarkovChain(Family):
         return jnp.moveaxis(paths, *axes)
 
     def mean(self) -> Float[Array, "*batch T K"]:
-        """The marginal probabilities of the states, step by step."""
         return self.expected_stats().unary
 
     @property
@@ -139,7 +136,6 @@ class MarkovChain(Family):
         return self._each(chains.chain_mode)
 
     def in_domain(self) -> Self:
-        """All potentials finite."""
         pairs = zip(self._potentials(), self.event_ndims, strict=True)
         finite = [jnp.all(jnp.isfinite(x), tuple(range(-n, 0))) for x, n in pairs]
         return domain_mask(finite[0] & finite[1] & finite[2], self)

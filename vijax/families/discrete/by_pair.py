@@ -55,16 +55,13 @@ class DirichletOfPairs(Family):
         return self._sum(self.pairs) + self.rest
 
     def log_normalizer(self) -> Float[Array, ""]:
-        """A, summed over topics."""
         own = jnp.where(self._real(), special.log_gamma(self.pairs), 0.0)
         return jnp.sum(own) + jnp.sum(special.log_gamma(self.rest)) - jnp.sum(special.log_gamma(self.totals()))
 
     def stats(self, x: tuple[Array, Array]) -> DirichletOfPairsStats:
-        """Logarithms of the shares."""
         return DirichletOfPairsStats(jnp.log(x[0]), jnp.log(x[1]))
 
     def expected_stats(self) -> DirichletOfPairsStats:
-        """psi(lambda) - psi(Lambda)."""
         level = special.digamma(self.totals())
         pairs = special.digamma(self.pairs) - self._of_topic(level)
         return DirichletOfPairsStats(pairs, special.digamma(self.rest) - level)
@@ -83,24 +80,19 @@ class DirichletOfPairs(Family):
         return DirichletOfPairsStats(log_pairs - self._of_topic(level), log_rest - level)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-        """Shares of the pairs, and of the rests."""
         return tuple(map(jnp.exp, self.sample_stats(key, shape)))  # type: ignore[return-value]
 
     def mean(self) -> tuple[Array, Array]:
-        """lambda / Lambda."""
         totals = self.totals()
         return self.pairs / self._of_topic(totals), self.rest / totals
 
     def mode(self) -> Any:
-        """Raises NotImplementedError: nothing needs the mode of a distribution over a part of the words."""
         raise NotImplementedError("The mode of a DirichletOfPairs is not defined: ask the posterior over all words.")
 
     def in_domain(self) -> Self:
-        """All concentrations positive and finite."""
         return dataclasses.replace(self, pairs=positive_and_finite(self.pairs), rest=positive_and_finite(self.rest))
 
     def flat(self) -> Self:
-        """Concentrations of one."""
         return dataclasses.replace(self, pairs=jnp.ones_like(self.pairs), rest=jnp.ones_like(self.rest))
 
     def _real(self) -> Array:

@@ -70,43 +70,34 @@ class TransposedDirichlet(Family):
     event_ndims: ClassVar[tuple[int, ...]] = (2,)
 
     def plain(self) -> Dirichlet:
-        """The same law as a `Dirichlet`."""
         return Dirichlet(self.concentration.T)
 
     log_normalizer = through("log_normalizer", plain, lambda q, each: jnp.sum(each))
     mode = through("mode", plain, lambda q, mode: mode.T)
 
     def stats(self, x: Float[Array, "*shape v k"]) -> TransposedDirichletStats:
-        """Logarithms, floored as in `Dirichlet`."""
         return TransposedDirichletStats(floored_log(x))
 
     def expected_stats(self) -> TransposedDirichletStats:
-        """psi(c) - psi(C)."""
         return TransposedDirichletStats(expected_log(self.concentration, axis=0))
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> TransposedDirichletStats:
-        """log x of a draw."""
         offset = sample_offset(key, self.concentration, shape)
         return TransposedDirichletStats(normalized_gammas(self.concentration, offset, axis=-2)[0])
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape v k"]:
-        """x ~ q."""
         return jnp.exp(self.sample_stats(key, shape).by_word)
 
     def mean(self) -> Float[Array, "v k"]:
-        """c / C."""
         return self.concentration / jnp.sum(self.concentration, axis=0, keepdims=True)
 
     def in_domain(self) -> Self:
-        """c > 0 and finite, componentwise."""
         return type(self)(positive_and_finite(self.concentration))
 
     def flat(self) -> Self:
-        """c = 1."""
         return type(self)(jnp.ones_like(self.concentration))
 
     def log_base_measure(self, stats: Any) -> Float[Array, "*shape"]:
-        """-sum log x."""
         return -jnp.sum(stats.by_word, axis=(-2, -1))
 
 
@@ -264,7 +255,6 @@ class DirichletByWord(Family):
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """(K,)."""
         return self.totals.shape
 
     plain = dense

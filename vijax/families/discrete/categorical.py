@@ -26,16 +26,13 @@ class Discrete(Family):
     discrete: ClassVar[bool] = True
 
     def in_domain(self) -> Self:
-        """All natural parameters finite."""
         finite = jnp.isfinite(jax.tree.leaves(self)[0])
         return domain_mask(jnp.all(finite, -1) if self.event_ndims[0] else finite, self)
 
     def stats(self, x: Any) -> Any:
-        """x itself, as floats."""
         return self.Stats(jnp.asarray(x).astype(jnp.result_type(jax.tree.leaves(self)[0])))
 
     def expected_stats(self) -> Any:
-        """E_q[x]."""
         return self.Stats(self.mean())
 
 
@@ -106,11 +103,9 @@ class Categorical(Discrete):
         return self.logits.shape[-1]
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        """A = logsumexp(logits)."""
         return jax.nn.logsumexp(self.logits, axis=-1)
 
     def stats(self, x: Int[Array, "*batch"]) -> CategoricalStats:
-        """One-hot vectors of class indices."""
         return CategoricalStats(jax.nn.one_hot(x, self.num_classes, dtype=jnp.result_type(self.logits)))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
@@ -135,7 +130,6 @@ class Categorical(Discrete):
         return jnp.where(jnp.any(one_hot > 0, -1), jnp.sum(one_hot * self.log_probs, -1), -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """-sum_k p_k log p_k, in nats."""
         return -jnp.sum(self.probs * self.log_probs, -1)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
@@ -143,7 +137,6 @@ class Categorical(Discrete):
         return jnp.sum(relative_entropy_terms(self.log_probs, other.log_probs), -1)
 
     def fisher_product(self, tangent: Self) -> CategoricalStats:
-        """p (v - <p, v>)."""
         v = tangent.logits
         return CategoricalStats(self.probs * (v - jnp.sum(self.probs * v, -1, keepdims=True)))
 
@@ -242,11 +235,9 @@ class Multinomial(Discrete):
     kl = through("kl", as_categorical, lambda q, one: q.total * one, lambda q, other: other.as_categorical())
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        """A = n logsumexp(logits)."""
         return self.total * jax.nn.logsumexp(self.logits, axis=-1)
 
     def log_base_measure(self, stats: MultinomialStats) -> Float[Array, "*batch"]:
-        """log h(x) = log n! - sum_k log x_k!."""
         log_total = log_gamma(jnp.asarray(1.0 + self.total, self.logits.dtype))
         return log_total - jnp.sum(log_gamma(1.0 + stats.counts), -1)
 
@@ -267,11 +258,9 @@ class Multinomial(Discrete):
         return last if pieces == 0 else jax.lax.fori_loop(0, pieces, add, last)
 
     def mean(self) -> Float[Array, "*batch K"]:
-        """n p."""
         return self.total * self.probs
 
     def marginal_laws(self) -> BinomialLaw:
-        """Binomial(n, p_k) for category k."""
         return BinomialLaw(jnp.asarray(self.total, self.logits.dtype), self.probs, complements(self.probs))
 
     def mode(self) -> Int[Array, "*batch K"]:
@@ -301,7 +290,6 @@ class Multinomial(Discrete):
         return jnp.sum(binomial_gap(n, self.probs), -1) - log_factorial_gap(n)
 
     def fisher_product(self, tangent: Self) -> MultinomialStats:
-        """n p (v - <p, v>)."""
         return MultinomialStats(self.total * self.as_categorical().fisher_product(tangent.as_categorical()).one_hot)
 
     def fisher_solve(self, cotangent: MultinomialStats) -> Self:

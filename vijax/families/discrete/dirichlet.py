@@ -81,24 +81,19 @@ class Dirichlet(Family):
         return cls(c)
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        """A(c) = log of the multivariate beta function."""
         return log_multivariate_beta(self.concentration)
 
     def stats(self, x: Float[Array, "*batch v"]) -> DirichletStats:
-        """log x, with log 0 floored at the log of the dtype's smallest normal number (-87.3 in float32)."""
         return DirichletStats(floored_log(x))
 
     def log_base_measure(self, stats: DirichletStats) -> Float[Array, "*batch"]:
-        """log h(x) = -sum_v log x_v."""
         return -jnp.sum(stats.log, axis=-1)
 
     def mean(self) -> Float[Array, "*batch v"]:
-        """c / C."""
         xp, c = on_host(self.concentration)
         return jnp.asarray(c / xp.sum(c, axis=-1, keepdims=True))
 
     def marginal_laws(self) -> BetaLaw:
-        """Beta(c_v, C - c_v) for component v."""
         c = self.concentration
 
         def earlier(x: Array) -> Array:  # for each component the sum of those before it
@@ -118,15 +113,12 @@ class Dirichlet(Family):
         return jnp.where(total > 0, share, uniform)
 
     def in_domain(self) -> Self:
-        """c > 0 and finite, componentwise."""
         return type(self)(positive_and_finite(self.concentration))
 
     def flat(self) -> Self:
-        """c = 1."""
         return type(self)(jnp.ones_like(self.concentration))
 
     def expected_stats(self) -> DirichletStats:
-        """mu = psi(c) - psi(C)."""
         return DirichletStats(expected_log(self.concentration))
 
     def entropy(self) -> Float[Array, "*batch"]:
@@ -164,7 +156,6 @@ class Dirichlet(Family):
         return jnp.exp(self.sample_stats(key, shape).log)
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> DirichletStats:
-        """log x of a draw, in log space throughout and differentiable in the concentration."""
         return DirichletStats(normalized_gammas(self.concentration, sample_offset(key, self.concentration, shape))[0])
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[DirichletStats, Callable[[DirichletStats], Self]]:

@@ -72,7 +72,6 @@ def implicit(x: Float[Array, "*shape"], parameters: PyTree, *, cdf: Of, log_prob
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def moving(x: Float[Array, "*shape"], parameters: PyTree, velocity: Callable[[Array, Any, Any], Array]) -> Array:
     """`x`, with the derivative given as a function (x, parameters, change of the parameters) -> change of x."""
-    del parameters, velocity
     return x
 
 

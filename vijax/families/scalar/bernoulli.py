@@ -60,7 +60,6 @@ class Bernoulli(Discrete):
         return jax.nn.sigmoid(self.logit)
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        """A = log(1 + e^logit)."""
         return jax.nn.softplus(self.logit)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
@@ -68,11 +67,9 @@ class Bernoulli(Discrete):
         return jax.random.bernoulli(key, self.probs, shape + self.batch_shape).astype(jnp.int32)
 
     def mean(self) -> Float[Array, "*batch"]:
-        """P(x = 1)."""
         return self.probs
 
     def marginal_laws(self) -> BinomialLaw:
-        """The law itself."""
         return BinomialLaw(jnp.ones_like(self.logit), self.probs, jax.nn.sigmoid(-self.logit))
 
     def mode(self) -> Int[Array, "*batch"]:
@@ -86,7 +83,6 @@ class Bernoulli(Discrete):
         return jnp.where((x == 0) | (x == 1), log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """-p log p - (1-p) log(1-p), in nats."""
         return self.probs * jax.nn.softplus(-self.logit) + jax.nn.sigmoid(-self.logit) * jax.nn.softplus(self.logit)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
@@ -96,7 +92,6 @@ class Bernoulli(Discrete):
         return terms(1) + terms(-1)
 
     def fisher_product(self, tangent: Self) -> BernoulliStats:
-        """p (1-p) v."""
         return BernoulliStats(self._variance() * tangent.logit)
 
     def fisher_solve(self, cotangent: BernoulliStats) -> Self:

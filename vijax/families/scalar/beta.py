@@ -66,25 +66,20 @@ class Beta(Family):
     fisher_solve = through("fisher_solve", as_dirichlet, lambda q, y: _beta_of(y), lambda q, g: _stack(g))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[BetaStats, Callable[[BetaStats], Self]]:
-        """t(x) of a draw, and V: eta -> F^-1 J^T eta, the Dirichlet's."""
         stats, v = self.as_dirichlet().pathwise_sample(key)
         return _unstack(stats), lambda eta: _beta_of(v(_stack(eta)))
 
     def stats(self, x: Float[Array, "*batch"]) -> BetaStats:
-        """(log x, log(1 - x)), log 0 floored at the log of the dtype's smallest normal number (-87.3 in float32)."""
         x = as_float(x)
         return BetaStats(floored_log(x), jnp.where(x < 0.5, jnp.log1p(-x), floored_log(1.0 - x)))
 
     def log_base_measure(self, stats: BetaStats) -> Float[Array, "*batch"]:
-        """log h(x) = -log x - log(1 - x)."""
         return -stats.log - stats.log1m
 
     def mean(self) -> Float[Array, "*batch"]:
-        """alpha / (alpha + beta)."""
         return self.alpha / (self.alpha + self.beta)
 
     def marginal_laws(self) -> BetaLaw:
-        """The law itself."""
         return BetaLaw(self.alpha, self.beta)
 
     def mode(self) -> Float[Array, "*batch"]:
@@ -92,11 +87,9 @@ class Beta(Family):
         return self.as_dirichlet().mode()[..., 0]
 
     def in_domain(self) -> Self:
-        """alpha > 0 and beta > 0, both finite."""
         return type(self)(positive_and_finite(self.alpha), positive_and_finite(self.beta))
 
     def flat(self) -> Self:
-        """alpha = beta = 1."""
         return type(self)(jnp.ones_like(self.alpha), jnp.ones_like(self.beta))
 
     def expected_stats(self) -> BetaStats:

@@ -63,43 +63,33 @@ class Gamma(Family):
         return -self.negative_rate
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        """A = log Gamma(a) - a log b."""
         return special.log_gamma(self.shape) - self.shape * jnp.log(self.rate)
 
     def stats(self, x: Float[Array, "*batch"]) -> GammaStats:
-        """(log x, x), with log 0 floored at the log of the dtype's smallest normal number (-87.3 in float32)."""
         return GammaStats(floored_log(x), as_float(x))
 
     def log_base_measure(self, stats: GammaStats) -> Float[Array, "*batch"]:
-        """log h(x) = -log x."""
         return -stats.log
 
     def mean(self) -> Float[Array, "*batch"]:
-        """a / b."""
         return self.shape / self.rate
 
     def marginal_laws(self) -> GammaLaw:
-        """The law itself."""
         return GammaLaw(self.shape, self.rate)
 
     def mode(self) -> Float[Array, "*batch"]:
-        """(a - 1) / b, or 0 where a <= 1."""
         return jnp.maximum(self.shape - 1.0, 0.0) / self.rate
 
     def in_domain(self) -> Self:
-        """a > 0 and b > 0, both finite."""
         return type(self)(positive_and_finite(self.shape), positive_and_finite(self.rate))
 
     def flat(self) -> Self:
-        """a = 1, nu = 0."""
         return type(self)(jnp.ones_like(self.shape), jnp.zeros_like(self.negative_rate))
 
     def expected_stats(self) -> GammaStats:
-        """(psi(a) - log b, a / b)."""
         return GammaStats(special.digamma(self.shape) - jnp.log(self.rate), self.mean())
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """g(a) + psi(a) - log b, where g is `special.legendre_gap`."""
         return special.legendre_gap(self.shape) + special.digamma(self.shape) - jnp.log(self.rate)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
@@ -130,7 +120,6 @@ class Gamma(Family):
         return self.sample_stats(key, shape).value
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> GammaStats:
-        """(log x, x) of a draw, differentiable in the parameters."""
         return self._stats_of_offset(sample_offset(key, self.shape, shape))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[GammaStats, Callable[[GammaStats], Self]]:
@@ -211,7 +200,6 @@ class InverseGamma(Family):
     fisher_solve = through("fisher_solve", as_gamma, lambda q, y: _inverse_of(y), lambda q, g: _of_gamma(g))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[InverseGammaStats, Callable[[InverseGammaStats], Self]]:
-        """t(x) of a draw, and V: eta -> F^-1 J^T eta, the gamma's."""
         stats, v = self.as_gamma().pathwise_sample(key)
         return _inverted(stats), lambda eta: _inverse_of(v(_of_gamma(eta)))
 
@@ -221,27 +209,21 @@ class InverseGamma(Family):
         return InverseGammaStats(floored_log(x), 1.0 / jnp.maximum(x, jnp.finfo(x.dtype).tiny))
 
     def log_base_measure(self, stats: InverseGammaStats) -> Float[Array, "*batch"]:
-        """log h(x) = -log x."""
         return -stats.log
 
     def mean(self) -> Float[Array, "*batch"]:
-        """b / (a - 1), infinite where a <= 1."""
         return jnp.where(self.shape > 1.0, self.scale / jnp.where(self.shape > 1.0, self.shape - 1.0, 1.0), jnp.inf)
 
     def marginal_laws(self) -> InverseGammaLaw:
-        """The law itself."""
         return InverseGammaLaw(self.shape, self.scale)
 
     def mode(self) -> Float[Array, "*batch"]:
-        """b / (a + 1)."""
         return self.scale / (self.shape + 1.0)
 
     def in_domain(self) -> Self:
-        """a > 0 and b > 0, both finite."""
         return type(self)(positive_and_finite(self.shape), positive_and_finite(self.scale))
 
     def flat(self) -> Self:
-        """a = -1, b = 0."""
         return type(self)(jnp.ones_like(self.negative_shape), jnp.zeros_like(self.negative_scale))
 
     def entropy(self) -> Float[Array, "*batch"]:

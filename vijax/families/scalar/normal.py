@@ -52,11 +52,9 @@ class Normal(Family):
         return cls(mean / variance, -0.5 / variance)
 
     def variance(self) -> Float[Array, "*batch"]:
-        """Var_q[x]."""
         return -0.5 / self.negative_half_precision
 
     def marginal_laws(self) -> NormalLaw:
-        """The law itself."""
         return NormalLaw(self.mean(), self.std())
 
     @property
@@ -69,39 +67,31 @@ class Normal(Family):
         return 0.5 * (self.precision_times_mean * self.mean() + math.log(2 * math.pi) - jnp.log(self.precision))
 
     def stats(self, x: Any) -> NormalStats:
-        """(x, x^2)."""
         x = as_float(x)
         return NormalStats(x, x**2)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
-        """m + sqrt(v) e, e standard normal: pathwise differentiable."""
         noise = jax.random.normal(key, shape + self.batch_shape, jnp.result_type(self.precision_times_mean))
         return self.mean() + jnp.sqrt(self.variance()) * noise
 
     @property
     def noise_size(self) -> int:
-        """One number of noise for each number."""
         return math.prod(self.batch_shape)
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, "*batch"]:
-        """m + sqrt(v) e."""
         return self.mean() + jnp.sqrt(self.variance()) * jnp.reshape(noise, self.batch_shape)
 
     def mean(self) -> Float[Array, "*batch"]:
-        """E_q[x]."""
         return self.precision_times_mean * self.variance()
 
     def mode(self) -> Float[Array, "*batch"]:
-        """The mean."""
         return self.mean()
 
     def in_domain(self) -> Self:
-        """A finite positive precision, a finite location."""
         ok = (self.negative_half_precision < 0) & jnp.isfinite(self.negative_half_precision)
         return domain_mask(ok & jnp.isfinite(self.precision_times_mean), self)
 
     def expected_stats(self) -> NormalStats:
-        """(m, m^2 + v)."""
         return NormalStats(self.mean(), self.mean() ** 2 + self.variance())
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
@@ -109,7 +99,6 @@ class Normal(Family):
         return -0.5 * (self.precision * (x - self.mean()) ** 2 + math.log(2 * math.pi) - jnp.log(self.precision))
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """log(2 pi e v) / 2."""
         return 0.5 * (1 + math.log(2 * math.pi) - jnp.log(self.precision))
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:

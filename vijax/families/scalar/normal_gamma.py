@@ -108,16 +108,13 @@ class NormalGamma(Family):
         return self.precision_law().log_normalizer() + 0.5 * (math.log(2 * math.pi) - jnp.log(self.strength))
 
     def stats(self, x: MeanPrecision) -> NormalGammaStats:
-        """(tau mu, tau mu^2, tau, log tau) of a pair (mean, precision)."""
         mean, precision = as_floats(*x)
         return NormalGammaStats(precision * mean, precision * mean**2, precision, floored_log(precision))
 
     def log_base_measure(self, stats: NormalGammaStats) -> Float[Array, "*batch"]:
-        """log h = -log(tau) / 2."""
         return -0.5 * stats.log_precision
 
     def mean(self) -> MeanPrecision:
-        """(m, a / b)."""
         return MeanPrecision(self.location, self.shape / self.rate)
 
     def mean_law(self) -> StudentLaw:
@@ -129,16 +126,13 @@ class NormalGamma(Family):
         return MeanPrecision(self.mean_law(), self.precision_law().marginal_laws())  # type: ignore[arg-type]
 
     def mode(self) -> MeanPrecision:
-        """(m, (a - 1/2) / b), with precision 0 where a <= 1/2."""
         return MeanPrecision(self.location, jnp.maximum(self.shape - 0.5, 0.0) / self.rate)
 
     def in_domain(self) -> Self:
-        """kappa, a and b positive and finite."""
         ok = positive_and_finite(self.strength) & positive_and_finite(self.shape) & positive_and_finite(self.rate)
         return domain_mask(ok & jnp.isfinite(self.strength_times_location), self)
 
     def flat(self) -> Self:
-        """a = 1/2, the others zero."""
         zero = jnp.zeros_like(self.shape)
         return type(self)(zero, zero, zero, zero + 0.5)
 
@@ -148,14 +142,12 @@ class NormalGamma(Family):
         return NormalGammaStats(m * tau.value, 1.0 / self.strength + m**2 * tau.value, tau.value, tau.log)
 
     def log_prob(self, x: MeanPrecision) -> Float[Array, "*batch"]:
-        """log q(tau) + log q(mu | tau)."""
         mean, precision = as_floats(*x)
         spread = self.strength * precision * (mean - self.location) ** 2
         log_scale = jnp.log(self.strength) + floored_log(precision) - math.log(2 * math.pi)
         return self.precision_law().log_prob(precision) + 0.5 * (log_scale - spread)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """H[tau] + E H[mu | tau]."""
         tau = self.precision_law()
         log_precision = jnp.log(self.strength) + tau.expected_stats().log
         return tau.entropy() + 0.5 * (1.0 + math.log(2 * math.pi) - log_precision)
@@ -174,7 +166,6 @@ class NormalGamma(Family):
         return self._moved(dm, -(kappa**2) * d_inverse, tau.fisher_solve(GammaStats(g.log_precision, g.precision)))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MeanPrecision:
-        """(mu, tau) ~ q."""
         tau, noise = self._draw(key, shape)
         return MeanPrecision(self.location + noise * jnp.exp(-0.5 * tau.log) / jnp.sqrt(self.strength), tau.value)
 

@@ -77,11 +77,9 @@ class Poisson(Discrete):
         return jnp.exp(self.log_rate)
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        """A = e^log_rate."""
         return self.rate
 
     def log_base_measure(self, stats: PoissonStats) -> Float[Array, "*batch"]:
-        """log h(x) = -log x!."""
         return -log_gamma(1.0 + stats.value)
 
     def expected_log_base_measure(self) -> Float[Array, "*batch"]:
@@ -94,11 +92,9 @@ class Poisson(Discrete):
         return poisson_counts(key, self.rate, shape + self.batch_shape)
 
     def mean(self) -> Float[Array, "*batch"]:
-        """The rate."""
         return self.rate
 
     def marginal_laws(self) -> PoissonLaw:
-        """The law itself."""
         return PoissonLaw(self.rate)
 
     def mode(self) -> Int[Array, "*batch"]:
@@ -115,11 +111,9 @@ class Poisson(Discrete):
         return poisson_gap(self.rate)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """rate (e^d - 1 - d), d = log(rate' / rate)."""
         return self.rate * expm1_minus_identity(other.log_rate - self.log_rate)
 
     def fisher_product(self, tangent: Self) -> PoissonStats:
-        """rate v."""
         return PoissonStats(self.rate * tangent.log_rate)
 
     def fisher_solve(self, cotangent: PoissonStats) -> Self:

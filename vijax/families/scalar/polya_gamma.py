@@ -81,7 +81,6 @@ class PolyaGamma(Family):
         return self.b * _log_normalizer(self.negative_half_square)
 
     def stats(self, x: Any) -> PolyaGammaStats:
-        """w itself."""
         return PolyaGammaStats(as_float(x))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
@@ -115,12 +114,10 @@ class PolyaGamma(Family):
         return jnp.exp(jax.lax.fori_loop(0, jnp.finfo(high.dtype).nmant + 2, halve, (low, high))[0])
 
     def in_domain(self) -> Self:
-        """A finite -c^2 / 2, which is not positive."""
         natural = self.negative_half_square
         return domain_mask((natural <= 0) & jnp.isfinite(natural), self)
 
     def expected_stats(self) -> PolyaGammaStats:
-        """The mean."""
         return PolyaGammaStats(self.mean())
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
@@ -131,7 +128,6 @@ class PolyaGamma(Family):
         return jnp.where(inside, density, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
 
     def log_prob_of_stats(self, stats: PolyaGammaStats) -> Float[Array, "*batch"]:
-        """log q(w) from t(w) = w."""
         return self.log_prob(stats.value)
 
     def log_base_measure(self, stats: PolyaGammaStats) -> Float[Array, "*batch"]:
@@ -157,11 +153,9 @@ class PolyaGamma(Family):
         return divergence if self.b == other.b else jnp.full_like(divergence, jnp.inf)
 
     def fisher_product(self, tangent: Self) -> PolyaGammaStats:
-        """Var(w) v."""
         return PolyaGammaStats(self.variance() * tangent.negative_half_square)
 
     def fisher_solve(self, cotangent: PolyaGammaStats) -> Self:
-        """g / Var(w)."""
         return self.with_naturals(cotangent.value / self.variance())
 
 

@@ -78,7 +78,6 @@ class TruncatedNormal(Family):
         return 0.5 * jnp.log(self.spread) + log_mills(self._cut())
 
     def stats(self, x: Any) -> TruncatedNormalStats:
-        """(x, x^2)."""
         x = as_float(x)
         return TruncatedNormalStats(x, x**2)
 
@@ -91,11 +90,9 @@ class TruncatedNormal(Family):
         return jnp.sqrt(self.spread) * _excess(cut, 1.0 - u)
 
     def mean(self) -> Float[Array, "*batch"]:
-        """E[x] = s T_1(a)."""
         return self.expected_stats().value
 
     def marginal_laws(self) -> TruncatedNormalLaw:
-        """The law itself."""
         return TruncatedNormalLaw(self.location, jnp.sqrt(self.spread), self.mean(), self.variance())
 
     def variance(self) -> Float[Array, "*batch"]:
@@ -103,11 +100,9 @@ class TruncatedNormal(Family):
         return self.spread * _central_moments(self._cut())[0]
 
     def mode(self) -> Float[Array, "*batch"]:
-        """max(m, 0)."""
         return jnp.maximum(self.location, 0.0)
 
     def in_domain(self) -> Self:
-        """A finite positive precision, a finite location."""
         ok = (self.negative_half_precision < 0) & jnp.isfinite(self.negative_half_precision)
         return domain_mask(ok & jnp.isfinite(self.precision_times_mean), self)
 

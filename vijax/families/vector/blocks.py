@@ -99,15 +99,12 @@ class Blocks(Family):
     fisher_solve = through("fisher_solve", _product, _as_blocks, _parts)
 
     def mode(self) -> Float[Array, " D"]:
-        """The mean."""
         return self.mean()
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
-        """Independent draws of the blocks."""
         return _together(self, self.parts.sample(key, shape))
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal laws of the means and variances."""
         return NormalLaw(self.mean(), jnp.sqrt(self.variance()))
 
     @property
@@ -121,7 +118,6 @@ class Blocks(Family):
 
     @property
     def exponential(self) -> bool:  # type: ignore[override]
-        """True where all blocks are exponential families."""
         return all(part.exponential for part in self.parts.values())
 
     @property
@@ -134,29 +130,23 @@ class Blocks(Family):
         return leaves if isinstance(leaves, BlocksStats) else _as_stats(self, self.parts.as_stats(leaves))
 
     def stationary(self) -> Self:
-        """Each block's."""
         return _as_blocks(self, self._each(lambda name, part: part.stationary()))
 
     def slope(self, stats: BlocksStats, prior: Self) -> BlocksStats:
-        """Each block's."""
         return _as_stats(self, self._each(lambda name, part: part.slope(stats.parts[name], prior.parts[name])))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
-        """Each block's."""
         stats, v = self.parts.pathwise_sample(key)
         return _as_stats(self, stats), lambda eta: _as_blocks(self, v(eta.parts))
 
     @property
     def noise_size(self) -> int:
-        """The sum over blocks."""
         return sum(part.noise_size for part in self.parts.values())
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
-        """Each block's, from its share of the noise."""
         return _together(self, self._each(lambda name, part: part.from_noise(self._shares(noise)[name])))
 
     def pathwise_at(self, noise: Float[Array, " noise"]) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
-        """Each block's draw and map."""
         draws = self._each(lambda name, part: part.pathwise_at(self._shares(noise)[name]))
         stats = _as_stats(self, {name: stats for name, (stats, _) in draws.items()})
         return stats, lambda eta: _as_blocks(self, {name: v(eta.parts[name]) for name, (_, v) in draws.items()})

@@ -39,23 +39,18 @@ class ByOptimiser(Family):
         )
 
     def fisher_solve(self, cotangent: Any) -> NoReturn:
-        """Raises NotImplementedError: there are no natural parameters."""
         self.log_normalizer()
 
     def expected_stats(self) -> Value:
-        """E_q[x], its only mean statistic."""
         return Value(self.center)
 
     def stats(self, x: Any) -> Value:
-        """x itself."""
         return Value(x)
 
     def mean(self) -> Float[Array, " D"]:
-        """E_q[x]."""
         return self.center
 
     def mode(self) -> Float[Array, " D"]:
-        """The mean."""
         return self.center
 
     @property
@@ -64,7 +59,6 @@ class ByOptimiser(Family):
         return self.center.size
 
     def in_domain(self) -> Self:
-        """All parameters finite."""
         return jax.tree.map(jnp.isfinite, self)
 
     def fisher_product(self, tangent: Self) -> Self:
@@ -101,7 +95,6 @@ class ByDraws(ByOptimiser):
 
     def slope(self, stats: Any, prior: Self) -> Value:
         """The gradient of log q at a draw; the prior is a term of the energy."""
-        del prior
         return Value(jax.grad(lambda x: self.log_prob(x))(stats.value))
 
     def stationary(self) -> Self:

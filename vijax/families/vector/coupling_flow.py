@@ -86,16 +86,13 @@ class CouplingFlow(ByDraws):
         return tuple(jnp.ndim(leaf) for leaf in (self.center, self.log_sd, *self.weights))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
-        """Draws, pathwise differentiable."""
         noise = jax.random.normal(key, (math.prod(shape), self.center.size), self.center.dtype)
         return jnp.reshape(jax.vmap(self.from_noise)(noise), (*shape, self.center.size))
 
     def from_noise(self, noise: Float[Array, " D"]) -> Float[Array, " D"]:
-        """x of e."""
         return self.center + jnp.exp(self.log_sd) * self._layers().transform(noise)
 
     def log_prob(self, x: Any) -> Float[Array, "*shape"]:
-        """log q(x)."""
         x = jnp.asarray(x)
         flat = jnp.reshape((x - self.center) * jnp.exp(-self.log_sd), (-1, self.center.size))
         noise, log_det = jax.vmap(self._layers().inverse_and_log_det)(flat)
@@ -103,7 +100,6 @@ class CouplingFlow(ByDraws):
         return jnp.reshape(normal + log_det - jnp.sum(self.log_sd), x.shape[:-1])
 
     def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
-        """Quasi-random draws."""
         return self._points(POINTS), jnp.full(POINTS, 1 / POINTS, self.center.dtype)
 
     def mean(self) -> Float[Array, " D"]:
@@ -111,11 +107,9 @@ class CouplingFlow(ByDraws):
         return jnp.mean(self._points(MANY), 0)
 
     def variance(self) -> Float[Array, " D"]:
-        """The variance of each coordinate, over quasi-random draws."""
         return jnp.var(self._points(MANY), 0)
 
     def expected_stats(self) -> Value:
-        """E_q[x]."""
         return Value(self.mean())
 
     def mode(self) -> Float[Array, " D"]:

@@ -59,20 +59,16 @@ class TriangularNormal(ByOptimiser):
         return self.factor @ self.factor.T
 
     def variance(self) -> Float[Array, " D"]:
-        """The variance of each coordinate."""
         return jnp.sum(self.factor**2, -1)
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal laws of the means and variances."""
         return NormalLaw(self.mean(), self.std())
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
-        """mean + L e, e standard normal: pathwise differentiable."""
         noise = jax.random.normal(key, (*shape, self.center.size), self.center.dtype)
         return self.center + noise @ self.factor.T
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Value, Callable[[Value], Self]]:
-        """A draw, and (slope there) -> gradient in the parameters."""
         return self.pathwise_at(jax.random.normal(key, (self.center.size,), self.center.dtype))
 
     def pathwise_at(self, noise: Float[Array, " D"]) -> tuple[Value, Callable[[Value], Self]]:
@@ -95,27 +91,22 @@ class TriangularNormal(ByOptimiser):
         return Value(self.center + gap), pull
 
     def from_noise(self, noise: Float[Array, " D"]) -> Float[Array, " D"]:
-        """mean + L e."""
         return self.center + self.factor @ noise
 
     def entropy(self) -> Float[Array, ""]:
-        """D log(2 pi e) / 2 + sum log L_ii."""
         return 0.5 * self.center.size * (1 + math.log(2 * math.pi)) + jnp.trace(self.triangle)
 
     def log_prob(self, x: Any) -> Float[Array, "*shape"]:
-        """log q(x)."""
         noise = self._whitened(jnp.asarray(x) - self.center)
         return 0.5 * (self.center.size - jnp.sum(noise**2, -1)) - self.entropy()
 
     def kl(self, other: Self) -> Float[Array, ""]:
-        """KL(self || other)."""
         ratio = solve_triangular(other.factor, self.factor, lower=True)
         shift = other._whitened(self.center - other.center)
         return 0.5 * (jnp.sum(ratio**2) + shift @ shift - shift.size) + other.entropy() - self.entropy()
 
     def slope(self, stats: Any, prior: Self) -> Value:
         """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the energy."""
-        del prior
         noise = self._whitened(stats.value - self.center)
         return Value(-solve_triangular(self.factor, noise, trans=1, lower=True))
 
@@ -144,11 +135,9 @@ class LowRankNormal(ByOptimiser):
     event_ndims: ClassVar = (1, 1, 2)
 
     def variance(self) -> Float[Array, " D"]:
-        """The variance of each coordinate."""
         return jnp.exp(2 * self.log_sd) + jnp.sum(self.factor**2, -1)
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal laws of the means and variances."""
         return NormalLaw(self.mean(), self.std())
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
@@ -165,7 +154,6 @@ class LowRankNormal(ByOptimiser):
         return self.factor.size // self.center.size + self.center.size
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
-        """mean + U f + s e."""
         f, e = jnp.split(noise, [self.factor.shape[1]])
         return self.center + self.factor @ f + jnp.exp(self.log_sd) * e
 
@@ -178,12 +166,10 @@ class LowRankNormal(ByOptimiser):
         return (rest @ rest.T + shared @ shared.T) * inverse_sd[None] * inverse_sd[:, None]
 
     def entropy(self) -> Float[Array, ""]:
-        """D log(2 pi e) / 2 + log |Sigma| / 2."""
         half_log_det = jnp.sum(self.log_sd) + _regression(self._scaled()).half_log_det
         return 0.5 * self.center.size * (1 + math.log(2 * math.pi)) + half_log_det
 
     def log_prob(self, x: Any) -> Float[Array, "*shape"]:
-        """log q(x)."""
         return 0.5 * (self.center.size - self._square(jnp.asarray(x) - self.center)) - self.entropy()
 
     def kl(self, other: Self) -> Float[Array, ""]:
@@ -203,7 +189,6 @@ class LowRankNormal(ByOptimiser):
 
     def slope(self, stats: Any, prior: Self) -> Value:
         """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the energy."""
-        del prior
         return Value(-jnp.exp(-self.log_sd) * self._split(stats.value - self.center)[0])
 
     def _scaled(self) -> Float[Array, "D r"]:

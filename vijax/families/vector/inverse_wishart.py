@@ -79,7 +79,6 @@ class InverseWishart(Family):
     fisher_solve = through("fisher_solve", as_wishart, lambda q, y: _inverse_of(y), lambda q, g: _of_wishart(g))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[InverseWishartStats, Callable[[InverseWishartStats], Self]]:
-        """t(X) of a draw, and V: eta -> F^-1 J^T eta, the Wishart's."""
         stats, v = self.as_wishart().pathwise_sample(key)
         return _inverted(stats), lambda eta: _inverse_of(v(_of_wishart(eta)))
 
@@ -89,7 +88,6 @@ class InverseWishart(Family):
         return InverseWishartStats(inverse(jnp.linalg.cholesky(x)), floored_log_det(x))
 
     def log_base_measure(self, stats: InverseWishartStats) -> Float[Array, "*batch"]:
-        """log h(X) = -(D + 1) / 2 log|X|."""
         return -0.5 * (self.dim + 1) * stats.log_det
 
     def mean(self) -> Float[Array, "*batch D D"]:
@@ -107,7 +105,6 @@ class InverseWishart(Family):
         return jnp.where(known, squares / (g * (g - 1) ** 2 * (g - 3)), jnp.inf)
 
     def mode(self) -> Float[Array, "*batch D D"]:
-        """scale / (degrees + D + 1)."""
         return self.scale / (self.degrees + self.dim + 1)[..., None, None]
 
     def in_domain(self) -> Self:
@@ -115,7 +112,6 @@ class InverseWishart(Family):
         return domain_mask(self.as_wishart().in_domain().half_degrees, self)
 
     def flat(self) -> Self:
-        """degrees = -(D + 1), scale 0."""
         degrees = jnp.full_like(self.negative_half_degrees, 0.5 * (self.dim + 1))
         return type(self)(jnp.zeros_like(self.negative_half_scale), degrees)
 

@@ -69,17 +69,14 @@ class MeansAndPrecision(Family):
         return self.precision_law().log_normalizer() + of_means
 
     def stats(self, x: MeanPrecision) -> Any:
-        """(L mu_j, L, mu_j' L mu_j, log|L|) of a pair (means, precision)."""
         means, precision = as_floats(*x)
         means = self._many(means, 1)
         return self._as_stats(products(precision, means), precision, means, floored_log_det(precision))
 
     def log_base_measure(self, stats: Any) -> Float[Array, "*batch"]:
-        """log h = (J - D - 1) / 2 log|L|."""
         return 0.5 * (self._num_means - self.dim - 1) * stats.log_det
 
     def mean(self) -> MeanPrecision:
-        """(m, n P^-1)."""
         return MeanPrecision(self.location, self.precision_law().mean())
 
     def variance(self) -> MeanPrecision:
@@ -97,7 +94,6 @@ class MeansAndPrecision(Family):
         return domain_mask(ok & jnp.all(jnp.isfinite(self._m), (-2, -1)), self)
 
     def flat(self) -> Self:
-        """n = (D + 1 - J) / 2, the others zero."""
         zeros = jax.tree.map(jnp.zeros_like, self)
         n = jnp.full_like(self.half_degrees, 0.5 * (self.dim + 1 - self._num_means))
         return dataclasses.replace(zeros, half_degrees=n)
@@ -120,7 +116,6 @@ class MeansAndPrecision(Family):
         return of_precision + 0.5 * jnp.sum(log_scale - spread, -1)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """H[L] + sum_j E H[mu_j | L]."""
         law = self.precision_law()
         of_each = self.dim * (1.0 + math.log(2 * math.pi) - jnp.log(self._kappa))
         return law.entropy() + 0.5 * (jnp.sum(of_each, -1) - self._num_means * law.expected_stats().log_det)
@@ -143,7 +138,6 @@ class MeansAndPrecision(Family):
         return self._moved(dm, -(kappa**2) * d_inverse / self.dim, law.fisher_solve(WishartStats(matrix, cotangent[3])))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MeanPrecision:
-        """(mu, L) ~ q."""
         draw, scaled = self._draw(key, shape)
         return MeanPrecision(self.location + self._own(_solve_root(draw, scaled), 1), gram(draw.root))
 

@@ -113,12 +113,10 @@ class MultivariateNormal(Family):
         return 0.5 * jnp.sum(whitened**2, -1) - half_log_det(factor) + 0.5 * self.dim * math.log(2 * math.pi)
 
     def stats(self, x: Any) -> MultivariateNormalStats:
-        """(x, x x')."""
         x = as_float(x)
         return MultivariateNormalStats(x, outer_statistic(x, x))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D"]:
-        """m + L'^-1 e, e standard normal: pathwise differentiable."""
         dtype = jnp.result_type(self.precision_times_mean)
         noise = jax.random.normal(key, (*self.batch_shape, self.dim, math.prod(shape)), dtype)
         factor = self._cholesky()
@@ -127,34 +125,27 @@ class MultivariateNormal(Family):
 
     @property
     def noise_size(self) -> int:
-        """One number of noise for each coordinate."""
         return math.prod(self.precision_times_mean.shape)
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, "*batch D"]:
-        """m + L'^-1 e."""
         factor = self._cholesky()
         e = jnp.reshape(noise, (*self.precision_times_mean.shape, 1))
         return self._mean(factor) + solve(factor, e, trans=1)[..., 0]
 
     def mean(self) -> Float[Array, "*batch D"]:
-        """E_q[x]."""
         return self._mean(self._cholesky())
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal laws of the means and the diagonal of the covariance."""
         return NormalLaw(self.mean(), jnp.sqrt(jnp.diagonal(self.cov, axis1=-2, axis2=-1)))
 
     def mode(self) -> Float[Array, "*batch D"]:
-        """The mean."""
         return self.mean()
 
     def in_domain(self) -> Self:
-        """The Cholesky factor of the precision exists, and the location is finite."""
         ok = jnp.all(jnp.isfinite(self._cholesky()), (-2, -1))
         return domain_mask(ok & jnp.all(jnp.isfinite(self.precision_times_mean), -1), self)
 
     def expected_stats(self) -> MultivariateNormalStats:
-        """(m, m m' + cov)."""
         factor = self._cholesky()
         mean = self._mean(factor)
         return MultivariateNormalStats(mean, outer(mean, mean) + inverse(factor))
@@ -166,7 +157,6 @@ class MultivariateNormal(Family):
         return -0.5 * jnp.sum(whitened**2, -1) + half_log_det(factor) - 0.5 * self.dim * math.log(2 * math.pi)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """D log(2 pi e) / 2 - log |L|."""
         return 0.5 * self.dim * (1 + math.log(2 * math.pi)) - half_log_det(self._cholesky())
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:

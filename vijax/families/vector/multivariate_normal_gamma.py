@@ -134,17 +134,14 @@ class MultivariateNormalGamma(Family):
         return self.precision_law().log_normalizer() - half_log_det(self._factor()) + half_log_two_pi
 
     def stats(self, x: CoefficientsPrecision) -> MultivariateNormalGammaStats:
-        """(tau w, tau w w', tau, log tau) of a pair (coefficients, precision)."""
         w, tau = as_floats(*x)
         scaled = tau[..., None] * w
         return MultivariateNormalGammaStats(scaled, outer(scaled, w), tau, floored_log(tau))
 
     def log_base_measure(self, stats: MultivariateNormalGammaStats) -> Float[Array, "*batch"]:
-        """log h = (D / 2 - 1) log tau."""
         return (0.5 * self.dim - 1.0) * stats.log_precision
 
     def mean(self) -> CoefficientsPrecision:
-        """(m, a / b)."""
         return CoefficientsPrecision(self.location, self.shape / self.rate)
 
     def coefficients_law(self) -> StudentLaw:
@@ -171,7 +168,6 @@ class MultivariateNormalGamma(Family):
         return domain_mask(ok, self)
 
     def flat(self) -> Self:
-        """a = 1 - D / 2, the others zero."""
         zeros = jax.tree.map(jnp.zeros_like, self)
         return dataclasses.replace(zeros, shape=jnp.full_like(self.shape, 1.0 - 0.5 * self.dim))
 
@@ -183,7 +179,6 @@ class MultivariateNormalGamma(Family):
         return MultivariateNormalGammaStats(scaled, inverse(factor) + outer(scaled, m), tau.value, tau.log)
 
     def log_prob(self, x: CoefficientsPrecision) -> Float[Array, "*batch"]:
-        """log q(tau) + log q(w | tau)."""
         w, tau = as_floats(*x)
         factor = self._factor()
         spread = tau * jnp.sum(matvec(factor.mT, w - self._location(factor)) ** 2, -1)
@@ -191,7 +186,6 @@ class MultivariateNormalGamma(Family):
         return self.precision_law().log_prob(tau) + half_log_det(factor) + 0.5 * (log_scale - spread)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """H[tau] + E H[w | tau]."""
         law = self.precision_law()
         of_w = self.dim * (1.0 + math.log(2 * math.pi) - law.expected_stats().log)
         return law.entropy() + 0.5 * of_w - half_log_det(self._factor())
@@ -216,7 +210,6 @@ class MultivariateNormalGamma(Family):
         return type(self)(d_linear + matvec(strength, dm), -0.5 * d_strength, raw, dgamma.shape)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> CoefficientsPrecision:
-        """(w, tau) ~ q."""
         tau, m, scaled = self._draw(key, shape)
         return CoefficientsPrecision(m + scaled * jnp.exp(-0.5 * tau.log)[..., None], tau.value)
 

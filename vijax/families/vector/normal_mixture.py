@@ -63,11 +63,9 @@ class NormalMixture(ByDraws):
         return own + (gap * self.weights[:, None]).T @ gap
 
     def mean(self) -> Float[Array, " D"]:
-        """E_q[x]."""
         return self.weights @ self.center
 
     def expected_stats(self) -> Value:
-        """E_q[x]."""
         return Value(self.mean())
 
     def mode(self) -> Float[Array, " D"]:
@@ -75,18 +73,15 @@ class NormalMixture(ByDraws):
         return self.center[jnp.argmax(self.log_prob(self.center))]
 
     def variance(self) -> Float[Array, " D"]:
-        """The variance of each coordinate."""
         own = jax.vmap(lambda q: q.variance())(self.components)
         return self.weights @ (own + (self.center - self.mean()) ** 2)
 
     def marginal_laws(self) -> NormalMixtureLaw:
-        """Mixtures of normals."""
         scales = jnp.sqrt(jax.vmap(lambda q: q.variance())(self.components))
         weights = jnp.broadcast_to(self.weights, scales.T.shape)
         return NormalMixtureLaw(weights, self.center.T, scales.T)
 
     def log_prob(self, x: Any) -> Float[Array, "*shape"]:
-        """log q(x)."""
         return jax.nn.logsumexp(self._joint(jnp.asarray(x)), 0)
 
     def responsibilities(self, x: Any) -> Array:
@@ -94,13 +89,11 @@ class NormalMixture(ByDraws):
         return jax.nn.softmax(self._joint(jnp.asarray(x)), 0)
 
     def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
-        """As many points of each component, weighted as the component is."""
         noise = quasi.fixed_normals(POINTS, self.center.shape[1], self.center.dtype)
         x = jax.vmap(lambda q: q.center[None] + noise @ q.factor.T)(self.components)
         return jnp.reshape(x, (-1, x.shape[-1])), jnp.repeat(self.weights / POINTS, POINTS)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
-        """Draws, pathwise differentiable."""
         still = jax.lax.stop_gradient(self)
         which, own = jax.random.split(key)
         k = jax.random.categorical(which, still.logits, shape=shape)

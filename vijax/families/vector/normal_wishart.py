@@ -86,7 +86,6 @@ class NormalWishart(MeansAndPrecision):
         return cls(linear, -raw, -0.5 * kappa, half_degrees)
 
     def precision_law(self) -> Wishart:
-        """The marginal law of the precision matrix."""
         rate = _rate(-self.negative_raw_rate, self.strength_times_location, self.strength)
         return Wishart(-rate, self.half_degrees)
 
@@ -153,7 +152,6 @@ class NormalsWishart(MeansAndPrecision):
         return self.strength_times_location.shape[-2]
 
     def precision_law(self) -> Wishart:
-        """The marginal law of the precision matrix."""
         raw = 0.5 * sum_of_products(self.strength_times_location, self.location)
         return Wishart(symmetric(self.negative_raw_rate + raw), self.half_degrees)
 
@@ -166,7 +164,6 @@ class NormalsWishart(MeansAndPrecision):
         return NormalWishart(self.strength_times_location, raw, self.negative_half_strength, half_degrees)
 
     def mean_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of mu, as for the normal-Wishart."""
         return self.each().mean_law()
 
 

@@ -114,11 +114,9 @@ class Wishart(Family):
         return WishartStats(x, floored_log_det(x))
 
     def log_base_measure(self, stats: WishartStats) -> Float[Array, "*batch"]:
-        """log h(X) = -(D + 1) / 2 log|X|."""
         return -0.5 * (self.dim + 1) * stats.log_det
 
     def mean(self) -> Float[Array, "*batch D D"]:
-        """n P^-1 = degrees * scale."""
         return self.degrees[..., None, None] * self.scale
 
     def variance(self) -> Float[Array, "*batch D D"]:
@@ -133,16 +131,13 @@ class Wishart(Family):
         return 2.0 * excess[..., None, None] * self.scale
 
     def in_domain(self) -> Self:
-        """The Cholesky factor of P exists, and n > (D - 1) / 2 is finite."""
         ok = jnp.all(jnp.isfinite(self._cholesky()), (-2, -1)) & jnp.isfinite(self.half_degrees)
         return domain_mask(ok & (self.half_degrees > 0.5 * (self.dim - 1)), self)
 
     def flat(self) -> Self:
-        """n = (D + 1) / 2, P = 0."""
         return type(self)(jnp.zeros_like(self.negative_rate), jnp.full_like(self.half_degrees, 0.5 * (self.dim + 1)))
 
     def expected_stats(self) -> WishartStats:
-        """(n P^-1, sum_i psi(n - i/2) - log|P|)."""
         return WishartStats(self.mean(), jnp.sum(special.digamma(self._shapes()), -1) - self._log_det_rate())
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
@@ -187,7 +182,6 @@ class Wishart(Family):
         return self._solution((cotangent.log_det - trace / self.half_degrees), p @ g @ p)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D D"]:
-        """X ~ q."""
         return self.sample_stats(key, shape).value
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> WishartStats:

@@ -24,19 +24,13 @@ Stats = dict[str, Any]
 
 
 class Conditionals(NamedTuple):
-    """The locals of one group.
+    """The locals of one group."""
 
-    Attributes:
-      start: start of an iteration, by name.
-      given: (names, statistics of all locals) -> the complete conditionals of those names.
-      blocks: names that can be updated at once, in order.
-      plates: names whose entries are coupled among themselves.
-    """
-
-    start: Factors
+    start: Factors  # start of an iteration, by name
+    # (names, statistics of all locals) -> the complete conditionals of those names
     given: Callable[[tuple[str, ...], Stats], Factors]
-    blocks: tuple[tuple[str, ...], ...]
-    plates: tuple[str, ...] = ()
+    blocks: tuple[tuple[str, ...], ...]  # names that can be updated at once, in order
+    plates: tuple[str, ...] = ()  # names whose entries are coupled among themselves
 
     @property
     def coupled(self) -> bool:
@@ -59,19 +53,16 @@ class OfConditionals(EStep, abc.ABC):
 
 class Inferred(NamedTuple):
     """The result of an E-step for the locals of one group: the model's bound is the mean of its energy over `states`,
-    plus `gap`.
+    plus `gap`."""
 
-    Attributes:
-      factors: a family for each local, by name: the factors of q, or for a sampler the conditionals of its last sweep.
-      states: statistics of all locals by name, with a leading axis of states. One state, the mean statistics, under
-        mean field; under Gibbs the draws of each sweep that is kept. They are not averaged where locals are coupled:
-        a product of means is no mean of products.
-      gap: mean over states of sum_z A(l) - <l, t(z)>, l the natural parameters of the factor that z comes from: minus
-        the log density of z, its base measure left out.
-    """
-
+    # A family for each local, by name: the factors of q, or for a sampler the conditionals of its last sweep
     factors: Factors
+    # Statistics of all locals by name, with a leading axis of states. One state, the mean statistics, under mean field;
+    # under Gibbs the draws of each sweep that is kept. They are not averaged where locals are coupled: a product of
+    # means is no mean of products
     states: Stats
+    # Mean over states of sum_z A(l) - <l, t(z)>, l the natural parameters of the factor that z comes from: minus the
+    # log density of z, its base measure left out
     gap: Float[Array, ""]
 
 

@@ -35,7 +35,6 @@ class Gibbs(MixedMembership, OfConditionals):
     burn_in: int
 
     def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
-        """Draws of the locals of a model written as an energy (`vijax.estep.conditionals`), by sweeps."""
         return gibbs_sweeps(problem, key, self.num_sweeps, self.burn_in)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
@@ -155,18 +154,13 @@ def gibbs(num_sweeps: Size = 5, burn_in: Count = 5) -> Gibbs:
 
     Models written as energies: every local in turn from its complete conditional, locals that do not depend on each
     other at once. The message is the mean gradient of the energy over the sweeps kept. The `elbo` reported is an
-    estimate, which may be above the log evidence by chance but not in expectation: where locals are coupled its mean is
-    the bound of a guide that is one sweep of the chain, at stationarity log p(y | beta) - H(z) + sum_b H(z_b | z_-b)
-    over the blocks b of locals; where they are not coupled it is log p(y | beta) itself, for any draw. The locals that
-    `fit.locals` returns are the conditionals of the last sweep: exact where no two locals are coupled; else they are
-    given one draw of the other blocks, and so are no marginals (`vijax.reference.gibbs(..., keep_locals=True)` has
-    draws to average).
+    estimate, which may be above the log evidence by chance but not in expectation (`gibbs_sweeps` in
+    `vijax/inference/estep/conditionals.py` says of what). The locals that `fit.locals` returns are the conditionals of
+    the last sweep: exact where no two locals are coupled, else no marginals (`vijax.reference.gibbs(...,
+    keep_locals=True)` has draws to average).
 
     Args:
       num_sweeps: sweeps whose draws are averaged. They are sweeps over tokens, or over locals.
       burn_in: sweeps before those.
-
-    Raises:
-      ValueError: `num_sweeps` is not a positive integer, or `burn_in` a negative one.
     """
     return Gibbs(num_sweeps, burn_in)

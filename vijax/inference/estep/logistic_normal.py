@@ -40,33 +40,20 @@ from vijax.xla import gather
 
 
 class LogisticNormal(NamedTuple):
-    """The local problem of a chunk of documents.
+    """The local problem of a chunk of documents."""
 
-    Attributes:
-      likelihood: beta_k[word] up to a factor per slot, in (0, 1].
-      counts: tokens per slot, 0 in padding.
-      linear: Sigma^-1 mu.
-      precision: Sigma^-1.
-    """
-
-    likelihood: Float[Array, "docs slots K"]
-    counts: Float[Array, "docs slots"]
-    linear: Float[Array, " K"]
-    precision: Float[Array, "K K"]
+    likelihood: Float[Array, "docs slots K"]  # beta_k[word] up to a factor per slot, in (0, 1]
+    counts: Float[Array, "docs slots"]  # tokens per slot, 0 in padding
+    linear: Float[Array, " K"]  # Sigma^-1 mu
+    precision: Float[Array, "K K"]  # Sigma^-1
 
 
 class GaussianLocals(NamedTuple):
-    """q(z) of each document.
+    """q(z) of each document."""
 
-    Attributes:
-      mean: m.
-      site: V^-1 - Sigma^-1.
-      halvings: number of times that the last E-step halved a step to keep V positive definite.
-    """
-
-    mean: Float[Array, "docs K"]
-    site: Float[Array, "docs K K"]
-    halvings: Int[Array, " docs"]
+    mean: Float[Array, "docs K"]  # m
+    site: Float[Array, "docs K K"]  # V^-1 - Sigma^-1
+    halvings: Int[Array, " docs"]  # number of times that the last E-step halved a step to keep V positive definite
 
 
 class LogisticNormalEStep(EStep, abc.ABC):
@@ -111,7 +98,6 @@ class ProximalGradient(LogisticNormalEStep):
         return gather.docs_per_chunk(num_slots, 32 * num_topics, cache_bytes=2**17)
 
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
-        """See `LogisticNormalEStep`."""
         words = jnp.sum(problem.counts, 1) > 0
         improve = functools.partial(self._improve, problem, key)
         settled = lambda new, old: new.gain <= self.tol
@@ -253,9 +239,6 @@ def proximal_gradient(
       refine: steps at the end, each by new draws, which are averaged. So 64 draws are as good as 64 `refine` then. For
         scores of single documents, best with more draws too, 256 and `refine=16`: which of two optima is found depends
         on the first ones. Training averages over the documents.
-
-    Raises:
-      ValueError: an argument out of its range.
     """
     return ProximalGradient(
         expectation or vector_monte_carlo(64, antithetic=True, matched=True),

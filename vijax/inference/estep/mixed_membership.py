@@ -35,7 +35,6 @@ class MeanField(MixedMembership, OfConditionals):
     tol: float
 
     def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
-        """Coordinate ascent on the locals of a model written as an energy (`vijax.estep.conditionals`)."""
         return coordinate_ascent(problem, self.max_iters, self.tol)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
@@ -52,7 +51,6 @@ class MeanField(MixedMembership, OfConditionals):
         return Locals(gamma, None)
 
     def over_words(self) -> AtOnce:
-        """See `MixedMembership`."""
         return functools.partial(over_words, "mean_field_step", _reopened, self._settings())
 
     def _settings(self) -> dict[str, int | float]:
@@ -99,9 +97,6 @@ def mean_field(max_iters: Size = 100, tol: Positive = 1e-3) -> MeanField:
       max_iters: most iterations of a document or group.
       tol: stop where an iteration changes the topic counts of a document, or the locals of a group, by less on average.
         It is scikit-learn's `mean_change_tol`.
-
-    Raises:
-      ValueError: `max_iters` is not a positive integer, or `tol` not a positive number.
     """
     return MeanField(max_iters, float(tol))
 
@@ -128,7 +123,6 @@ class CVB0(MixedMembership):
         return Locals(*native.where_there_is("cvb0", shapes, self._by_xla, *given, **self._settings()))
 
     def over_words(self) -> AtOnce:
-        """See `MixedMembership`."""
         return functools.partial(over_words, "cvb0_step", _as_before, self._settings())
 
     def _settings(self) -> dict[str, int | float]:
@@ -177,9 +171,6 @@ def cvb0(max_iters: Size = 100, tol: Positive = 1e-3) -> CVB0:
     Args:
       max_iters: most iterations of a document.
       tol: stop where an iteration changes the topic counts of a document by less on average.
-
-    Raises:
-      ValueError: `max_iters` is not a positive integer, or `tol` not a positive number.
     """
     return CVB0(max_iters, float(tol))
 

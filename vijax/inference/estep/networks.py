@@ -25,12 +25,6 @@ class amortised(EStep):
       objective: an objective of the draws of each group together (`vijax.objective`): `importance_weighted()` is the
         bound of Burda, Grosse and Salakhutdinov 2016, `renyi(alpha)` the one of Li and Turner 2016. None is the
         evidence lower bound. `closed_kl` has no effect beside it.
-
-    Raises:
-      ValueError: no draw, or an `objective` that is none.
-
-    >>> amortised(num_samples=5)
-    amortised(num_samples=5, closed_kl=True, refinements=0, objective=None)
     """
 
     num_samples: Size = 1
@@ -55,16 +49,8 @@ class structured(EStep):
       through_globals: True where the message of the globals also counts how they move the locals (Johnson et al. 2016,
         proposition 4.1, its second term). Without it the message is an expected statistic, which never leaves the
         domain and has no noise of draws; where the encoder has found the best locals, both have one mean.
-        Measured on the pinwheel of the paper, 1,500 steps: -2.62 nats an observation without it, -2.70 with it.
-
       objective: an objective of the draws of each observation together (`vijax.objective`), the other locals found anew
         for each draw; None is the evidence lower bound.
-
-    Raises:
-      ValueError: no sweep, no draw, or an `objective` that is none.
-
-    >>> structured(num_samples=5)
-    structured(num_sweeps=10, num_samples=5, through_globals=False, objective=None)
     """
 
     num_sweeps: Size = 10

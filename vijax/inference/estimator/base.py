@@ -52,20 +52,16 @@ class Entries(NamedTuple):
 
 class Estimator(abc.ABC):
     """One way of estimating the message of a global. It says where the global stands (its mean statistics, a draw), and
-    turns the gradient of the bound there into a message.
+    turns the gradient of the bound there into a message."""
 
-    Attributes:
-      num_samples: draws of the globals that a step takes. Where the globals of a model ask for different numbers, it
-        takes the largest for all of them.
-      quasi: True where its draws are quasi-random: evenly spread over a step (`vijax.families.numeric.draws`).
-      differentiates: True where the gradient of the bound is read; otherwise the bound need have none.
-      draws: True where the bound is evaluated at draws, and so is noisy.
-    """
-
+    # Draws of the globals that a step takes. Where the globals of a model ask for different numbers, it takes the
+    # largest for all of them
     num_samples: int = 1
+    # True where its draws are quasi-random: evenly spread over a step (`vijax.families.numeric.draws`)
     quasi: bool = False
+    # True where the gradient of the bound is read; otherwise the bound need have none
     differentiates: ClassVar[bool] = True
-    draws: ClassVar[bool] = True
+    draws: ClassVar[bool] = True  # True where the bound is evaluated at draws, and so is noisy
 
     def __post_init__(self) -> None:
         require(isinstance(self.quasi, bool), "quasi", "True or False", repr(self.quasi))
@@ -86,11 +82,8 @@ class Estimator(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} takes no quasi-random draws.")
 
     def read(self, q: Any, prior: Any, reads: Reads) -> Placed:
-        """As `place`, for a global of which the batch reads only some entries.
-
-        Raises:
-          ValueError: an estimator that cannot.
-        """
+        """As `place`, for a global of which the batch reads only some entries. Raises ValueError: an estimator that
+        cannot."""
         remedy = "The marginals of the entries that a batch reads are known: leave estimator out."
         require(False, "estimator", f"mean_field() for a {type(q).__name__}", repr(self), remedy)
         raise AssertionError
@@ -106,19 +99,12 @@ NOTHING: Mapping[str, Reads] = types.MappingProxyType({})
 
 
 class Message(NamedTuple):
-    """The messages of the globals, with the bound that they come from.
+    """The messages of the globals, with the bound that they come from."""
 
-    Attributes:
-      natural: the messages, natural-parameter directions in the structure of q: a `Product`.
-      value: the scaled local bound where it was evaluated, averaged over draws.
-      aux: the bound's second result, likewise averaged.
-      theta_grad: the gradient of `value` in theta, likewise averaged.
-    """
-
-    natural: Any
-    value: Float[Array, ""]
-    aux: Any
-    theta_grad: PyTree
+    natural: Any  # the messages, natural-parameter directions in the structure of q: a `Product`
+    value: Float[Array, ""]  # the scaled local bound where it was evaluated, averaged over draws
+    aux: Any  # the bound's second result, likewise averaged
+    theta_grad: PyTree  # the gradient of `value` in theta, likewise averaged
 
 
 def estimate(

@@ -45,7 +45,6 @@ class mean_field(Estimator):
     memory: bool = False
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         return q.expected_stats(), q.with_naturals
 
     def read(self, q: Any, prior: Any, reads: Reads) -> Placed:
@@ -76,7 +75,6 @@ class at_point(Estimator):
     estimand: Estimand
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         return self.estimand.point(q), q.with_naturals
 
 
@@ -85,7 +83,6 @@ class ssvi_a(Estimator):
     """grad_s l at s = t(beta), beta ~ q."""
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         return q.sample_stats(key), q.with_naturals
 
 
@@ -101,16 +98,12 @@ class ssvi(Estimator):
         factor 1 - rho_t.
       control_variate: eq. (9), V applied to the whole displacement eta + eta_hat - lambda, whose spread vanishes at
         the fixed point; the same expectation, since E[V] = I.
-
-    Raises:
-      ValueError: `damping` outside [0, 1].
     """
 
     damping: Annotated[float, inside("[0, 1]")] = 0.3
     control_variate: bool = True
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         stats, v = q.pathwise_sample(key)
 
         def damped(eta_hat: PyTree) -> Family:
@@ -136,9 +129,6 @@ class reparameterised(Estimator):
       quasi: draws that are evenly spread, from a Sobol sequence with a random digital shift a step (randomised quasi
         Monte Carlo: Buchholz, Wenzel and Mandt 2018): the expectation is the same, the noise less, above all for smooth
         bounds in few dimensions, with a power of two draws. It serves normal globals, mixtures and flows.
-
-    Raises:
-      ValueError: no draw, `quasi` that is no bool; when used, `quasi` for a global of another family.
     """
 
     num_samples: Size = 8
@@ -146,11 +136,9 @@ class reparameterised(Estimator):
     quasi: bool = False
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         return self._placed(q, prior, *q.pathwise_sample(key))
 
     def place_at(self, noise: Float[Array, " noise"], q: Family, prior: Family) -> Placed:
-        """See `Estimator`."""
         return self._placed(q, prior, *q.pathwise_at(noise))
 
     def _placed(self, q: Family, prior: Family, stats: PyTree, v: Callable[[Any], PyTree]) -> Placed:
@@ -168,21 +156,16 @@ class score_function(Estimator):
 
     Args:
       num_samples: draws of the globals a step, at least two: the baseline of each is the mean of the others.
-
-    Raises:
-      ValueError: fewer than two draws.
     """
 
     num_samples: Annotated[int, whole(2)] = 8
     differentiates: ClassVar[bool] = False
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         stats = q.sample_stats(key)
         return stats, lambda _: tree.subtract(stats, q.expected_stats())
 
     def message(self, q: Family, said: PyTree, values: Float[Array, " draws"]) -> Family:
-        """F^-1 Cov(t, l)."""
         advantage = (values - jnp.mean(values)) / (values.size - 1)
         return q.fisher_solve(jax.tree.map(lambda t: jnp.tensordot(advantage, t, 1), said))
 
@@ -200,9 +183,6 @@ class weighted(Estimator):
     Args:
       num_samples: K. At one draw any objective is the evidence lower bound.
       objective: one of `vijax.objective`; the importance-weighted bound where none is given.
-
-    Raises:
-      ValueError: no draw, or an `objective` that is none.
 
     >>> import vijax as vi
     >>> humps = lambda v: jnp.logaddexp(-0.5 * (v["x"] - 2) ** 2, -0.5 * (v["x"] + 2) ** 2)

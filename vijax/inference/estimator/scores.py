@@ -51,22 +51,16 @@ class least_squares(Estimator):
         enough draws for the same regression; with fewer each coordinate's score is regressed on that coordinate
         alone (mean field), or the curvature is the covariance of draws and scores (full covariance): noise that a
         decreasing step size averages.
-
       quasi: draws that are evenly spread, as in `vijax.estimator.reparameterised`.
-
-    Raises:
-      ValueError: fewer than two draws, `quasi` that is no bool; a global of another family.
     """
 
     num_samples: Annotated[int, whole(2)] = 32
     quasi: bool = False
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         return self._scores_at(q, lambda: q.sample_stats(key))
 
     def place_at(self, noise: Float[Array, " noise"], q: Family, prior: Family) -> Placed:
-        """See `Estimator`."""
         return self._scores_at(q, lambda: q.stats(q.from_noise(noise)))
 
     def _scores_at(self, q: Family, draw: Callable[[], Any]) -> Placed:
@@ -147,15 +141,11 @@ class batch_and_match(Estimator):
 
     Args:
       num_samples: B, draws a step, at least two.
-
-    Raises:
-      ValueError: fewer than two draws; a global of another family.
     """
 
     num_samples: Annotated[int, whole(2)] = 32
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`."""
         remedy = "Give the model guide=vijax.guides.full_rank()."
         known = isinstance(q, MultivariateNormal) and not q.batch_shape
         require(known, "estimator", f"one for a {type(q).__name__}", repr(self), remedy)

@@ -21,17 +21,11 @@ from vijax.xla.by_value import by_value
 
 
 class VectorMoments(NamedTuple):
-    """Expectations of l(z) = log p(y | z), z ~ N(m, V) of K dimensions.
+    """Expectations of l(z) = log p(y | z), z ~ N(m, V) of K dimensions."""
 
-    Attributes:
-      value: E[l].
-      slope: E[grad l] = dE[l]/dm.
-      curvature: E[hessian l] = 2 dE[l]/dV.
-    """
-
-    value: Float[Array, "*sites"]
-    slope: Float[Array, "*sites K"]
-    curvature: Float[Array, "*sites K K"]
+    value: Float[Array, "*sites"]  # E[l]
+    slope: Float[Array, "*sites K"]  # E[grad l] = dE[l]/dm
+    curvature: Float[Array, "*sites K K"]  # E[hessian l] = 2 dE[l]/dV
 
 
 VectorExpectation = Callable[
@@ -49,9 +43,6 @@ def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched
         which makes the slope much more accurate.
       matched: draws whose average (z - m)(z - m)' is V itself (of fewer pairs than dimensions, draws at right angles):
         quadratic functions then average to their expectation exactly, others with a bias of order 1 / num_samples.
-
-    Raises:
-      ValueError: no draws, or an odd number of them in pairs; at a call, no key.
     """
     require_integers(num_samples=num_samples)
     require(not antithetic or num_samples % 2 == 0, "num_samples", "an even number, for pairs", num_samples)
@@ -98,11 +89,8 @@ def bohning() -> VectorExpectation:
     E[log sum e^z] <= log sum e^m + tr(A V)/2,
 
     and the convex part of l is at least its tangent at m, whose expectation is its value there. The curvature is
-    constant, hence steps of size 1 on full data never lower the bound of `softmax`.
-
-    Raises:
-      ValueError: a likelihood that is not convex apart from W log sum e^z (`VectorLikelihood.total`).
-    """
+    constant, hence steps of size 1 on full data never lower the bound of `softmax`. Raises ValueError: a likelihood
+    that is not convex apart from W log sum e^z (`VectorLikelihood.total`)."""
 
     def one(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array) -> VectorMoments:
         total = _total(likelihood, y, "Bohning's bound")
@@ -168,11 +156,8 @@ def blei_lafferty() -> VectorExpectation:
 
     E[log sum_k e^{z_k}] <= log sum_k e^{m_k + V_kk / 2},
 
-    and the convex part of l is at least its tangent at m. It reads the variances only.
-
-    Raises:
-      ValueError: a likelihood that is not convex apart from W log sum e^z (`VectorLikelihood.total`).
-    """
+    and the convex part of l is at least its tangent at m. It reads the variances only. Raises ValueError: a likelihood
+    that is not convex apart from W log sum e^z (`VectorLikelihood.total`)."""
 
     def one(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array) -> VectorMoments:
         raised, total = m + 0.5 * jnp.diagonal(cov), _total(likelihood, y, "Blei and Lafferty's bound")

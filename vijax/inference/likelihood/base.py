@@ -17,17 +17,11 @@ LogLik = Callable[[Any, Float[Array, ""]], Float[Array, ""]]
 
 
 class Moments(NamedTuple):
-    """Expectations under z ~ N(m, v) of l(z) = log p(y | z): all that a Gaussian posterior needs of a likelihood.
+    """Expectations under z ~ N(m, v) of l(z) = log p(y | z): all that a Gaussian posterior needs of a likelihood."""
 
-    Attributes:
-      value: E[l].
-      slope: E[l'] = dE[l]/dm (Bonnet).
-      curvature: E[l''] = 2 dE[l]/dv (Price).
-    """
-
-    value: Float[Array, "*sites"]
-    slope: Float[Array, "*sites"]
-    curvature: Float[Array, "*sites"]
+    value: Float[Array, "*sites"]  # E[l]
+    slope: Float[Array, "*sites"]  # E[l'] = dE[l]/dm (Bonnet)
+    curvature: Float[Array, "*sites"]  # E[l''] = 2 dE[l]/dv (Price)
 
 
 def _at_zero(y: Any) -> Float[Array, " 1"]:
@@ -77,11 +71,7 @@ class Likelihood(Remade):
 
 
 def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:
-    """A likelihood as it is, or a bare log p(y | z) as one that bends at z = 0.
-
-    Raises:
-      TypeError: it is neither.
-    """
+    """A likelihood as it is, or a bare log p(y | z) as one that bends at z = 0. Raises TypeError: it is neither."""
     if isinstance(likelihood, Likelihood):
         return likelihood
     if not callable(likelihood):

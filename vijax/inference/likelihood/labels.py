@@ -125,9 +125,6 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
     Args:
       cutpoints: increasing, shape (C - 1,).
 
-    Raises:
-      ValueError: cutpoints that do not increase.
-
     >>> three = ordinal_logit([-1.0, 1.0])
     >>> [round(float(jnp.exp(three.log_prob(y, jnp.array(0.0)))), 3) for y in range(3)]
     [0.269, 0.462, 0.269]

@@ -58,9 +58,6 @@ def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
 
     Args:
       dispersion: dispersion r; a large one is near Poisson.
-
-    Raises:
-      ValueError: r not positive.
     """
     r = jnp.asarray(dispersion)
 
@@ -117,9 +114,6 @@ def gaussian(variance: Positives = 1.0) -> Likelihood:
 
     Args:
       variance: variance s^2 of the noise.
-
-    Raises:
-      ValueError: the variance is not positive.
     """
     s2 = jnp.asarray(variance)
 
@@ -152,9 +146,6 @@ def gamma_log(shape: Positives = 1.0) -> Likelihood:
 
     Args:
       shape: shape k of the gamma distribution; 1 for exponential times.
-
-    Raises:
-      ValueError: the shape is not positive.
 
     >>> round(float(gamma_log(2.0).closed_form(3.0, jnp.array(0.0), jnp.array(1e-6)).slope), 4)
     4.0
@@ -190,9 +181,6 @@ def student_t(degrees: Positives = 4.0, scale: Positives = 1.0) -> Likelihood:
     Args:
       degrees: degrees of freedom.
       scale: scale s of the noise.
-
-    Raises:
-      ValueError: either is not positive.
     """
     nu, s = as_float(degrees), as_float(scale)
 

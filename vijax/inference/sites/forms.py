@@ -48,19 +48,12 @@ class Sites(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """A prior conditioned on sites, factorised once for every question about it.
+    """A prior conditioned on sites, factorised once for every question about it."""
 
-    Attributes:
-      cholesky: lower factor of a matrix with the determinant of I + K diag(g).
-      weights: a vector in which the mean is linear.
-      log_det: log |I + K diag(g)|.
-      quadratic: m' K^-1 m.
-    """
-
-    cholesky: Float[Array, "dim dim"]
-    weights: Float[Array, " dim"]
-    log_det: Float[Array, ""]
-    quadratic: Float[Array, ""]
+    cholesky: Float[Array, "dim dim"]  # lower factor of a matrix with the determinant of I + K diag(g)
+    weights: Float[Array, " dim"]  # a vector in which the mean is linear
+    log_det: Float[Array, ""]  # log |I + K diag(g)|
+    quadratic: Float[Array, ""]  # m' K^-1 m
 
 
 class Prior(abc.ABC):
@@ -124,7 +117,6 @@ class KernelForm(Prior):
 
     @property
     def num_sites(self) -> int:
-        """N."""
         return self.kernel.shape[0]
 
     def rows(self, rows: Int[Array, " rows"] | None) -> Any:
@@ -151,25 +143,21 @@ class KernelForm(Prior):
         return cross.T @ factor.weights[0], variance - jnp.sum(self._whitened(factor, cross) ** 2, 0)
 
     def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
-        """See `Prior`."""
         cross, _ = new
         whitened = self._whitened(factor, cross)
         assert own is not None  # a kernel has no features
         return cross.T @ factor.weights[0], _root_of(own - whitened.T @ whitened)
 
     def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
-        """See `Prior`."""
         new = self.rows(rows)
         return self.predict_jointly(factor, new, new[0][rows])
 
     def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
-        """See `Prior`."""
         cross = self.kernel[:, rows]
         whitened = self._whitened(factor, cross)
         return cross[rows] - whitened.T @ whitened
 
     def in_domain(self, sites: Sites) -> Bool[Array, ""]:
-        """g >= 0."""
         return sites.finite() & jnp.all(sites.precision >= 0)
 
     def _whitened(self, factor: Factor, cross: Array) -> Float[Array, "sites T"]:
@@ -219,7 +207,6 @@ class FeatureForm(_OfWeights):
 
     @property
     def num_sites(self) -> int:
-        """N."""
         return self.features.shape[0]
 
     def rows(self, rows: Int[Array, " rows"] | None) -> Any:
@@ -231,13 +218,11 @@ class FeatureForm(_OfWeights):
         return new @ factor.weights, jnp.sum(_whitened_rows(factor.cholesky, new) ** 2, 1)
 
     def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
-        """See `Prior`."""
         whitened = solve_triangular(factor.cholesky, new.T, lower=True)
         mean = new @ factor.weights
         return mean, whitened.T if own is None else _root_of(whitened.T @ whitened + own - new @ new.T)
 
     def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
-        """X P^-1 X', of these rows."""
         whitened = solve_triangular(factor.cholesky, self.features[rows].T, lower=True)
         return whitened.T @ whitened
 
@@ -261,17 +246,11 @@ def _whitened_rows(cholesky: Float[Array, "dim dim"], new: Float[Array, "T dim"]
 @dataclasses.dataclass(frozen=True)
 class SparseFeatureForm(_OfWeights):
     """`FeatureForm` in O(nnz per row squared) a site, X never made dense: each row of X is its nonzero columns, padded
-    with zeros.
+    with zeros."""
 
-    Attributes:
-      columns: columns of the entries; 0 in padding.
-      values: values of the entries; 0 in padding.
-      unit: a one for each column; only its length D matters.
-    """
-
-    columns: Int[Array, "sites nnz"]
-    values: Float[Array, "sites nnz"]
-    unit: Float[Array, " dim"]
+    columns: Int[Array, "sites nnz"]  # columns of the entries; 0 in padding
+    values: Float[Array, "sites nnz"]  # values of the entries; 0 in padding
+    unit: Float[Array, " dim"]  # a one for each column; only its length D matters
 
     @classmethod
     def from_scipy(cls, matrix: Any, dtype: Any = None) -> SparseFeatureForm:
@@ -282,7 +261,6 @@ class SparseFeatureForm(_OfWeights):
 
     @property
     def num_sites(self) -> int:
-        """N."""
         return self.columns.shape[0]
 
     def rows(self, rows: Int[Array, " rows"] | None) -> Any:
@@ -302,7 +280,6 @@ class SparseFeatureForm(_OfWeights):
         return dense @ factor.weights, solve_triangular(factor.cholesky, dense.T, lower=True).T
 
     def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
-        """X P^-1 X', of these rows."""
         dense = self._dense(*self.rows(rows))
         return dense @ cho_solve((factor.cholesky, True), dense.T)
 

@@ -129,7 +129,6 @@ class SitePosterior(Family):
         return self.with_naturals([jnp.linalg.solve(cov, dm) + m * dg, dg])
 
     def stats(self, x: Any) -> SiteStats:
-        """(z, -z^2/2)."""
         return SiteStats(x, -0.5 * x**2)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape sites"]:
@@ -138,16 +137,13 @@ class SitePosterior(Family):
         return m + jax.random.normal(key, (*shape, root.shape[1]), m.dtype) @ root.T
 
     def mean(self) -> Float[Array, " sites"]:
-        """m."""
         return self._mean(self.condition())
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal laws of each predictor's mean and variance."""
         mean, variance = self.marginals()
         return NormalLaw(mean, jnp.sqrt(variance))
 
     def mode(self) -> Float[Array, " sites"]:
-        """m."""
         return self.mean()
 
     def in_domain(self) -> Self:

@@ -17,16 +17,13 @@ Q = TypeVar("Q", bound=Family)
 class Update(abc.ABC):
     """A step of one global. target = prior + message is the result of an exact coordinate update, so that -grad ELBO =
     F(lambda) (lambda - target). For a family that is no exponential one the target is the gradient of the bound
-    (`Family.stationary`), which only `vijax.update.descend` can read.
+    (`Family.stationary`), which only `vijax.update.descend` can read."""
 
-    Attributes:
-      size: the meaning of the schedule's step size for this update: "rho", at most 1; "beta", any positive number;
-        "none" where it has one of its own.
-      asks_again: it takes several steps, with the bound's gradient anew at each: the algorithm calls `propose_from`
-        (`vijax.update.sites.block`), and not `propose`.
-    """
-
+    # The meaning of the schedule's step size for this update: "rho", at most 1; "beta", any positive number; "none"
+    # where it has one of its own
     size: ClassVar[str] = "rho"
+    # It takes several steps, with the bound's gradient anew at each: the algorithm calls `propose_from`
+    # (`vijax.update.sites.block`), and not `propose`
     asks_again: ClassVar[bool] = False
 
     def init(self, q: Family) -> PyTree:

@@ -133,11 +133,9 @@ class descend(Update):
     size: ClassVar[str] = "none"
 
     def init(self, q: Family) -> PyTree:
-        """The optimiser's state."""
         return (self.optimizer or ADAM).init(self._chart(q).to(q))
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
-        """See `Update`."""
         chart = self._chart(q)
         phi = chart.to(q)
         _, pull = jax.vjp(lambda phi: chart.of(phi, q), phi)

@@ -52,7 +52,6 @@ class floored(Update):
         return self.share * jnp.sum(scatter, 0) / jnp.where(total > 0, total, 1)
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
-        """See `Update`."""
         new: Any = tree.mix(size, q, target)
         if not _can_collapse(q):
             return new, memory

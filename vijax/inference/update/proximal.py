@@ -47,7 +47,6 @@ class proximal(Update):
     size: str = "rho"  # type: ignore[misc]
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
-        """See `Update`."""
         return self.step(q, target, size), memory
 
 
@@ -61,7 +60,6 @@ class _Solved(Update):
         """The result of a step of this size."""
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
-        """See `Update`."""
         return self.solve(q, target, size), memory
 
 
@@ -73,7 +71,6 @@ class kl(_Solved):
 
     @staticmethod
     def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
-        """See above."""
         return tree.mix(size, q, target)
 
 
@@ -87,7 +84,6 @@ class euclidean(_Solved):
 
     @staticmethod
     def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
-        """See above."""
         return tree.add(q, tree.scale(size, q.with_naturals(q.fisher_product(tree.subtract(target, q)))))
 
 
@@ -102,7 +98,6 @@ class symmetric_kl(_Solved):
 
     @staticmethod
     def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
-        """See above."""
         return tree.mix(0.5 * size, q, target)
 
 
@@ -119,7 +114,6 @@ class mirror(_Solved):
 
     @staticmethod
     def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
-        """See above."""
         mu, slope = q.expected_stats(), q.fisher_product(tree.subtract(target, q))
         attempt = lambda step: from_expected_stats(q, tree.add(mu, tree.scale(step, slope)))
 
@@ -149,9 +143,6 @@ class within(Update):
       nats: radius of the trust region.
       update: the update whose steps are cut; None is `kl()`.
 
-    Raises:
-      ValueError: `nats` not positive.
-
     >>> from vijax.families import Normal
     >>> q, target = Normal.from_mean_variance(0.0, 1.0), Normal.from_mean_variance(40.0, 1.0)
     >>> new, _ = within(0.5).propose(q, target, 1.0, ())
@@ -164,11 +155,9 @@ class within(Update):
 
     @property
     def size(self) -> str:  # type: ignore[override]
-        """The other update's `size`."""
         return self.update.size
 
     def init(self, q: Family) -> PyTree:
-        """The other update's memory."""
         return self.update.init(q)
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:

@@ -32,7 +32,6 @@ class exact_mean(Update):
     """
 
     def propose(self, q: Any, target: Any, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Any, PyTree]:
-        """See `Update`."""
         _require_sites(self, q)
         slope = target.linear - q.mean() * target.precision  # the message is (alpha - gamma m, -gamma)
         first = q.with_naturals([(1 - size) * q.linear + size * slope, (1 - size) * q.precision])
@@ -47,8 +46,7 @@ class block(Update):
 
     They ascend the bound of the model p(z) prod_others exp(a z - g z^2 / 2) prod_batch p(y | z), whose optimum has the
     sites of the batch equal to their messages: the fixed points are those of the whole bound, in which the other sites
-    are messages too. It is no coordinate ascent on that bound, and does not promise that it rises at every step;
-    measured, it converges in far fewer passes.
+    are messages too. It is no coordinate ascent on that bound, and does not promise that it rises at every step.
 
     Given the marginal N(m, V) of the batch's predictors, a change (da, dg) of their own sites changes it in closed
     form,

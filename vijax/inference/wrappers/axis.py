@@ -86,7 +86,6 @@ class OverAxis(Wrapper):
     axis: str
 
     def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
-        """See `Wrapper`."""
         given = batch if isinstance(batch, Minibatch) else Minibatch(batch, None)
         self._check_local(state.local, given.data)
         new, info = alg.step(key, state, batch)
@@ -124,7 +123,6 @@ class _ByShareOfAll(by_share):
     axis: str
 
     def of(self, share: float) -> Any:
-        """See `by_share`."""
         return super().of(share * jax.lax.psum(1, self.axis))
 
 

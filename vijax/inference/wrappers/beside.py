@@ -37,12 +37,9 @@ def warm(alg: Algorithm) -> Algorithm:
 
     The state then holds the locals of all N groups: of LDA N x K numbers. It is for models whose E-step climbs to a
     fixed point: topics by `mean_field` or `cvb0`, correlated topics, factorial HMMs and other energies with coupled
-    locals. benchmarks/README.md says how much it saves.
-
-    Raises:
-      ValueError: a model or an E-step that has nothing to go on from, or an algorithm that remembers messages of parts
-        of the data. `init` raises it where the first batch does not say N, and which groups it holds.
-    """
+    locals. benchmarks/README.md says how much it saves. Raises ValueError: a model or an E-step that has nothing to go
+    on from, or an algorithm that remembers messages of parts of the data. `init` raises it where the first batch does
+    not say N, and which groups it holds."""
     return wrap(alg, Warm())
 
 
@@ -56,7 +53,6 @@ class Warm(Wrapper):
     scaled: ClassVar[bool] = True
 
     def check(self, alg: Algorithm) -> None:
-        """See `Wrapper`."""
         spec, remedy = alg.spec, "Leave warm (warm_starts) out: its E-step is a closed form."
         has = spec.model.locals.start is not None
         require(has, "warm", "a model whose E-step climbs to a fixed point", "one that has no start", remedy)
@@ -65,7 +61,6 @@ class Warm(Wrapper):
         require(able, "warm", "an E-step that can begin anywhere", repr(spec.estep), remedy)
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
-        """See `Wrapper`."""
         state = alg.init(key, batch, hyper)
         return state._replace(local=None).with_beside(self.name, unvisited(alg.spec.model, state.hyper, batch))
 
@@ -78,16 +73,12 @@ class Warm(Wrapper):
         return new._replace(local=None).with_beside(self.name, kept), info
 
     def lost(self, memory: Visited) -> str:
-        """See `Wrapper`."""
         return "locals of the groups that were seen" if np.any(np.asarray(memory.seen)) else ""
 
 
 def unvisited(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visited:
-    """The memory for all groups before any was seen.
-
-    Raises:
-      ValueError: the batch says neither how many groups there are nor which of them it holds.
-    """
+    """The memory for all groups before any was seen. Raises ValueError: the batch says neither how many groups there
+    are nor which of them it holds."""
     remedy = "vijax.fit gives them; in a loop of your own Minibatch(data, N, rows=...)."
     known = isinstance(batch, Minibatch) and batch.rows is not None
     known = known and isinstance(batch.num_groups, float | int | np.number)  # type: ignore[union-attr]
@@ -158,16 +149,13 @@ class Averaged(Wrapper):
     after: int
 
     def check(self, alg: Algorithm) -> None:
-        """See `Wrapper`."""
         require_integers(0, after=self.after)
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
-        """See `Wrapper`."""
         state = alg.init(key, batch, hyper)
         return state.with_beside(self.name, tree.scale(0.0, _bare(state.posterior)))
 
     def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
-        """See `Wrapper`."""
         mean = self.memory(state)
         new, info = alg.step(key, state, batch)
         count = jnp.maximum(state.step - self.after + 1, 1).astype(state.step_size.dtype)

@@ -36,10 +36,7 @@ def whole(alg: Algorithm) -> Algorithm:
 
 def part_of(alg: Algorithm, num_groups: float) -> Algorithm:
     """An algorithm whose step takes bare data as some of `num_groups` groups; short: `vijax.svi(model, num_groups=N)`.
-
-    Raises:
-      ValueError: `num_groups` is no positive number.
-    """
+    Raises ValueError: `num_groups` is no positive number."""
     require_positive(num_groups=num_groups)
     return wrap(alg, Sized(num_groups))
 
@@ -73,7 +70,6 @@ class Sized(Wrapper):
         return state._replace(local=model.locals.start(state.hyper, read))  # type: ignore[misc]
 
     def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
-        """See `Wrapper`."""
         return alg.step(key, state, self._given(alg, batch))
 
     def _given(self, alg: Algorithm, batch: Any) -> Any:

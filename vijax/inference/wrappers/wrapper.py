@@ -78,11 +78,8 @@ CLASHES = ("whole_batch", "splits_batch"), ("of_globals", "stores_globals"), ("o
 
 
 def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
-    """The algorithm in a wrapper.
-
-    Raises:
-      ValueError: no algorithm, one that has such a wrapper already, or one that this wrapper refuses.
-    """
+    """The algorithm in a wrapper. Raises ValueError: no algorithm, one that has such a wrapper already, or one that
+    this wrapper refuses."""
     require(isinstance(alg, Algorithm), "alg", "an algorithm such as vijax.svi(model)", type(alg).__name__)
     once = wrapper_of(alg, type(wrapper)) is None
     require(once, wrapper.name, "one such wrapper", "two of them", "Wrap the algorithm once.")

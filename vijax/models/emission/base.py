@@ -27,31 +27,24 @@ LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Emission(Remade):
-    """The observation model of a mixture component, or of a state of a chain.
+    """The observation model of a mixture component, or of a state of a chain."""
 
-    Attributes:
-      prior: conjugate prior of the components' parameters, batch shape (K,) or (K, D).
-      log_likelihood: (statistics, observation) -> log p(y | component k), shape (K,), linear in the statistics.
-      example: an observation of the right shape.
-      check: raises ValueError on data (N observations) that are impossible.
-      predictive: (q of the parameters, observation) -> log E_q[p(y | component k)], where a form cheaper than the
-        general one is known; q is no `Point`.
-      shared_by: K, where the components share parameters and the prior is one member of its family for all of them.
-      scored_as: the emission with the density of an observation, where this one is only for fitting (`blurred`).
-      sample: (a draw of the parameters of all components, k, an observation, key) -> an observation of component k, of
-        the size of the given one; None where there is no method.
-      has_totals: an observation has a size of its own (a number of words).
-    """
-
-    prior: Family
+    prior: Family  # conjugate prior of the components' parameters, batch shape (K,) or (K, D)
+    # (statistics, observation) -> log p(y | component k), shape (K,), linear in the statistics
     log_likelihood: LogLikelihood
-    example: Array | np.ndarray
-    check: Callable[[Any], None]
+    example: Array | np.ndarray  # an observation of the right shape
+    check: Callable[[Any], None]  # raises ValueError on data (N observations) that are impossible
+    # (q of the parameters, observation) -> log E_q[p(y | component k)], where a form cheaper than the general one is
+    # known; q is no `Point`
     predictive: LogPredictive | None = None
+    # K, where the components share parameters and the prior is one member of its family for all of them
     shared_by: int | None = None
+    # The emission with the density of an observation, where this one is only for fitting (`blurred`)
     scored_as: Emission | None = None
+    # (a draw of the parameters of all components, k, an observation, key) -> an observation of component k, of the size
+    # of the given one; None where there is no method
     sample: Callable[[Any, Array, Array, PRNGKeyArray], Array] | None = None
-    has_totals: bool = False
+    has_totals: bool = False  # an observation has a size of its own (a number of words)
 
     @property
     def num_components(self) -> int:
@@ -68,11 +61,8 @@ class Emission(Remade):
 
 
 def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
-    """Checks the emission that a model of components was given.
-
-    Raises:
-      TypeError: none was given, or arguments that the model does not have.
-    """
+    """Checks the emission that a model of components was given. Raises TypeError: none was given, or arguments that the
+    model does not have."""
     example = "vijax.models.emission.full_gaussian(num_components=3, dim=2)"
     if others:
         belong = "the number of components and their dimension are arguments of the emission"

@@ -39,18 +39,14 @@ START, START_SD = 2.0, 0.05
 
 class Frame(NamedTuple):
     """Coordinates relative to a place and a scale, x = shift + scale z: relative to a good guess every posterior is
-    near N(0, I), and float32 holds it however correlated its variables are.
+    near N(0, I), and float32 holds it however correlated its variables are."""
 
-    Attributes:
-      shift: (D,).
-      scale: lower triangle (D, D), or standard deviations (D,);
-      directions: beside these, orthonormal columns (D, r), along which z is
-      stretch: stretched by these factors, (r,), before it is scaled; None for none.
-    """
-
-    shift: Float[Array | np.ndarray, " D"]
+    shift: Float[Array | np.ndarray, " D"]  # (D,)
+    # Lower triangle (D, D), or standard deviations (D,);
     scale: Float[Array | np.ndarray, "D D"] | Float[Array | np.ndarray, " D"]
+    # Beside these, orthonormal columns (D, r), along which z is
     directions: Float[Array | np.ndarray, "D r"] | None = None
+    # Stretched by these factors, (r,), before it is scaled; None for none
     stretch: Float[Array | np.ndarray, " r"] | None = None
 
     def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
@@ -69,34 +65,23 @@ class Frame(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class LogDensity(FreeVariables):
-    """The log density of free coordinates that `density` makes a model of: `model.free`.
-
-    Attributes:
-      variables: the free variables.
-      log_prior: values -> scalar.
-      log_lik: (values, group) -> scalar; None where the prior is all there is.
-      is_whole: True where all the data are one group.
-      guide: the family of q.
-      derived: values -> further values by name, for draws; None where there are none.
-      start: largest distance from zero at which means of q begin, in free coordinates.
-      is_framed: q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves.
-      num_directions: of that frame, beside standard deviations.
-    """
+    """The log density of free coordinates that `density` makes a model of: `model.free`."""
 
     is_all = True
-    variables: Variables
-    log_prior: Callable[[Values], Array]
-    log_lik: Callable[[Values, PyTree], Array] | None
-    is_whole: bool
-    guide: Guide
+    variables: Variables  # the free variables
+    log_prior: Callable[[Values], Array]  # values -> scalar
+    log_lik: Callable[[Values, PyTree], Array] | None  # (values, group) -> scalar; None where the prior is all there is
+    is_whole: bool  # True where all the data are one group
+    guide: Guide  # the family of q
+    # values -> further values by name, for draws; None where there are none
     derived: Callable[[Values], Mapping[str, Any]] | None = None
-    start: float = START
+    start: float = START  # largest distance from zero at which means of q begin, in free coordinates
+    # Q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves
     is_framed: bool = False
-    num_directions: int = 0
+    num_directions: int = 0  # of that frame, beside standard deviations
 
     @property
     def reads_data(self) -> bool:
-        """True where the density reads data."""
         return self.log_lik is not None
 
     @property
@@ -152,7 +137,6 @@ class LogDensity(FreeVariables):
         self, model: Any, hyper: Hyper, posterior: Product, key: PRNGKeyArray
     ) -> tuple[LogDensity, tuple[()]]:
         """The density itself: there are no others."""
-        del model, hyper, posterior, key
         return self, ()
 
     def start_in_words(self) -> str:
@@ -297,7 +281,6 @@ def _model_of(density: LogDensity, queries: Mapping[str, Any]) -> Model:
     dim = density.variables.dim
 
     def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-        del key, estep
         data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
         each = density.log_liks_at(density.point(hyper, stats[Z].value), jax.tree.map(jnp.asarray, data))
         weights = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
@@ -309,7 +292,6 @@ def _model_of(density: LogDensity, queries: Mapping[str, Any]) -> Model:
         return density.log_prior_at(density.point(hyper, z)) + wide
 
     def init(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-        del hyper, batch
         if density.is_framed:
             return prior
         near = density.start

@@ -43,6 +43,7 @@ from vijax.models.energies.energy_checks import (
     check_plates,
     check_points,
     find_blocks,
+    mean_statistics,
     readable,
     zeros,
 )
@@ -146,7 +147,7 @@ class Energy:
 
     def check_values(self, data: PyTree, hyper: Hyper) -> None:
         """Raises ValueError at data that are not finite where the energy is not finite either."""
-        at = lambda group: {**self.prior(hyper).expected_stats(), **_means(self.locals(group))}
+        at = lambda group: {**self.prior(hyper).expected_stats(), **mean_statistics(self.locals(group))}
         check_finite(data, lambda group: bool(jnp.isfinite(self.fn(at(group), group, hyper))))
 
 
@@ -269,7 +270,7 @@ def energy_model(
     values: Hyper = hyper
 
     def read(group: PyTree) -> Any:
-        stats = _means({**prior(values), **local(group)})
+        stats = mean_statistics({**prior(values), **local(group)})
         return [fixed(term)(stats, group, values) for term in (fn, count) if term is not None], start and start(group)
 
     kinds = kinds_of(example, read)
@@ -406,11 +407,7 @@ def _independent_locals(
 
 def zero_stats(families: Mapping[str, Family]) -> dict[str, Any]:
     """Statistics of zero, where an affine energy is its constant; the families' own statistics are not computed."""
-    return zeros(jax.eval_shape(lambda: _means(families)))
-
-
-def _means(families: Mapping[str, Family]) -> dict[str, Any]:
-    return {name: q.expected_stats() for name, q in families.items()}
+    return zeros(jax.eval_shape(lambda: mean_statistics(families)))
 
 
 def _coupled_locals(

@@ -120,7 +120,7 @@ def find_blocks(
     order = [*prior, *local] if order is None else list(order)
     require(sorted(order) == sorted([*prior, *local]), "order", f"a permutation of {[*prior, *local]}", order)
     families = {**prior, **local}
-    stats = jax.eval_shape(lambda: _mean_statistics(families))
+    stats = jax.eval_shape(lambda: mean_statistics(families))
     coupled: set[frozenset[str]] = set()
     for argument, term in (("energy", fn), ("impossible", count)):
         if term is not None:
@@ -166,7 +166,7 @@ def _said_of(argument: str, error: ValueError) -> str:
 def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, every: bool) -> None:
     """Raises ValueError where the energy is -inf, or NaN, at mean statistics: for all data (`every`), or wherever data
     are positive."""
-    values = np.asarray(quick_jit(fn)(_mean_statistics(families)))
+    values = np.asarray(quick_jit(fn)(mean_statistics(families)))
     values = values if every else values[list(POSITIVE)]
     if np.isfinite(values).any():
         return
@@ -186,12 +186,13 @@ def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, e
 
 def _require_counts(count: Callable, families: Mapping[str, Any]) -> None:
     """Raises ValueError where the number of impossible events is negative at the example and the mean statistics."""
-    number = np.asarray(quick_jit(count)(_mean_statistics(families)))[0]
+    number = np.asarray(quick_jit(count)(mean_statistics(families)))[0]
     expected = "a number of impossible events, 0 or more, at the mean statistics of the variables"
     require(~(number < 0), "impossible", expected, number, "It is no log probability: count the events.")
 
 
-def _mean_statistics(families: Mapping[str, Any]) -> dict[str, Any]:
+def mean_statistics(families: Mapping[str, Any]) -> dict[str, Any]:
+    """Expected statistics by name."""
     return {name: q.expected_stats() for name, q in families.items()}
 
 

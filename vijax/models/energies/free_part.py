@@ -27,17 +27,11 @@ START = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class FreePart(FreeVariables):
-    """The free variables of an energy or a network.
+    """The free variables of an energy or a network."""
 
-    Attributes:
-      variables: the free variables.
-      guide: the family of q.
-      is_proper: their prior is known to be proper, so that no bound grows without limit along them.
-    """
-
-    variables: Variables
-    guide: Guide
-    is_proper: bool = False
+    variables: Variables  # the free variables
+    guide: Guide  # the family of q
+    is_proper: bool = False  # their prior is known to be proper, so that no bound grows without limit along them
 
     def family(self, key: PRNGKeyArray | None = None) -> Family:
         """The start of q; without a key at zero."""
@@ -67,7 +61,6 @@ class FreePart(FreeVariables):
 
     def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
         """Draws by the names that the user gave."""
-        del hyper
         return {**_others(draws), **jax.vmap(lambda x: self.variables.values(x)[0])(draws[Z])}
 
     def given_others(
@@ -84,17 +77,11 @@ class FreePart(FreeVariables):
 
 
 class Others(NamedTuple):
-    """The arguments of the bound of an energy beside free coordinates and data.
+    """The arguments of the bound of an energy beside free coordinates and data."""
 
-    Attributes:
-      hyper: hyperparameters.
-      posterior: q of all globals.
-      key: random key of E-steps that draw.
-    """
-
-    hyper: Hyper
-    posterior: Product
-    key: PRNGKeyArray
+    hyper: Hyper  # hyperparameters
+    posterior: Product  # q of all globals
+    key: PRNGKeyArray  # random key of E-steps that draw
 
     def stats(self, x: Float[Array, " D"]) -> dict[str, Any]:
         """Statistics of the globals, with the free ones at x."""
@@ -105,15 +92,10 @@ class Others(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class GivenOthers:
     """The bound of an energy as a function of its free coordinates: q of the conjugate globals stays, that of locals is
-    found by their E-step. It is one object for each model, whose programs serve every fit (`vijax.xla.by_value.of`).
+    found by their E-step. It is one object for each model, whose programs serve every fit (`vijax.xla.by_value.of`)."""
 
-    Attributes:
-      model: the energy.
-      variables: whose coordinates they are.
-    """
-
-    model: Model
-    variables: Variables
+    model: Model  # the energy
+    variables: Variables  # whose coordinates they are
     reads_data: ClassVar[bool] = True
     has_groups: ClassVar[bool] = False  # one bound of all of them
 

@@ -24,11 +24,8 @@ def predictive_density(density: Any, hyper: Hyper, q: Estimates, data: PyTree, k
     """log E_q[p(group | values)] of each group, with the mean over `NUM_DRAWS` draws of q instead of E_q.
 
     The logarithm of a mean of draws is below that of the mean, by half the variance of p / E[p] over the number of
-    draws: little, unless a group holds as much information on the variables as all the data before it.
-
-    Raises:
-      ValueError: data that are no finite numbers, or of unequal lengths.
-    """
+    draws: little, unless a group holds as much information on the variables as all the data before it. Raises
+    ValueError: data that are no finite numbers, or of unequal lengths."""
     check_numbers(data)
     check_finite(data)
     check_lengths(data)

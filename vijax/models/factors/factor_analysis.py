@@ -56,9 +56,6 @@ def factor_analysis(
       A `Model` with globals `loadings`, a multivariate normal for each column over (w_d, m_d), and `noise`, and the
       local `x`. Data: an array (N, D); NaN marks a missing entry.
 
-    Raises:
-      ValueError: an argument out of its range.
-
     >>> import jax, vijax as vi
     >>> rng = np.random.default_rng(0)
     >>> y = rng.normal(size=(50, 1)) * np.array([1.0, -1.0, 2.0]) + 0.1 * rng.normal(size=(50, 3))

@@ -67,20 +67,15 @@ def gap_nmf(
       estep: `vijax.estep.mean_field`; at most 50 rounds by default, because minibatches find their activations afresh.
         Full-data algorithms go on from the last activations, and 5 rounds a step serve them better; SSVI-A from flat
         spectra, which draws other spectra at each step, may need 20.
-      init: start of the spectra: rows of the data that are nearest to one component alone, or nearly flat ones. The
-        former (`vijax.models.factors.gap_nmf`) are others for another key; of the latter symmetry is just broken.
-        Gains explain the mean of the data either way. Or (key, prior) -> a start of your own, such as another fit. The
-        start decides
-        more than the algorithm: of 50 speech-like spectra behind 1000 frames mean field finds 36 from flat spectra and
-        48 from columns, SSVI-A (rho held at 1 for two thirds of 400 steps) 33 and 48.
+      init: start of the spectra: rows of the data that are nearest to one component alone (others for another key), or
+        nearly flat ones. Gains explain the mean of the data either way. Or (key, prior) -> a start of your own, such as
+        another fit. The start decides more than the algorithm: of 50 speech-like spectra behind 1000 frames mean field
+        finds 36 from flat spectra and 48 from columns.
 
     Returns:
       A `Model` with globals `dictionary` (W, shape (F, K)) and `gains` (theta, shape (K,)). Data: an array of counts
       (T, F), whose rows are the columns of Y. `fit.locals(y, key=key)["activations"]` is q(H), shape (T, K);
       `fit.score(y, key=key)` the held-out bound, nats per column, at the posterior means of W and theta.
-
-    Raises:
-      ValueError: a size below 1, or a hyperparameter that is not positive.
 
     >>> import vijax as vi
     >>> spectra = np.array([[9.0, 9.0, 0.0, 0.0], [0.0, 0.0, 9.0, 9.0]])
@@ -184,7 +179,6 @@ def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -
 
 
 def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-    del key
     dictionary, gains = stats["dictionary"], stats["gains"]
     y, b = jnp.asarray(batch.data, float), jnp.asarray(hyper["b"], float)
     emitted = gains.value * jnp.sum(dictionary.value, axis=0)

@@ -64,9 +64,6 @@ def stochastic_block_model(
       shape (graphs, N, K). The start is spectral, so that restarts are alike; a sweep over the nodes costs N gradients,
       O(N^3 K) in all.
 
-    Raises:
-      ValueError: an argument out of its range; later, data that are no such graphs.
-
     >>> import vijax as vi
     >>> y = np.kron(np.eye(2), np.ones((6, 6)))
     >>> y[0, 11] = y[11, 0] = 1.0

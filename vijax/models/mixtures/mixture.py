@@ -66,8 +66,8 @@ def mixture(
 
     Returns:
       A `Model` with globals `weights` (where they are not known) and `components`; data of shape (N, D);
-      `fit.score(y, key=key)` is the held-out log predictive density (Blei, Kucukelbir and McAuliffe 2017, eq. 36, is
-      an approximation of it), `fit.locals(y, key=key)["z"].probs` are the responsibilities.
+      `fit.score(y, key=key)` is the held-out log predictive density, `fit.locals(y, key=key)["z"].probs` are the
+      responsibilities.
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
@@ -164,8 +164,7 @@ def dp_mixture(
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
-      ValueError: an unknown truncation, a concentration that is not positive, finite truncation at one component, or
-        tied truncation of components that share parameters.
+      ValueError: finite truncation at one component, or tied truncation of components that share parameters.
 
     >>> import jax, vijax as vi
     >>> y = jnp.array([[-5.0], [-4.0], [-4.5], [3.0], [3.5]])

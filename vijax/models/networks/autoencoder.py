@@ -46,19 +46,12 @@ REFINING = 0.1
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Autoencoder(Model):
-    """A variational autoencoder; made by `vae`.
+    """A variational autoencoder; made by `vae`."""
 
-    Attributes:
-      encode: (params, x) -> mean and log standard deviation of q(z).
-      decode: (params, z) -> the output that the likelihood reads.
-      observed: the likelihood.
-      latent_dim: K.
-    """
-
-    encode: Callable[[PyTree, Array], Any]
-    decode: Callable[[PyTree, Array], Any]
-    observed: Observed
-    latent_dim: int
+    encode: Callable[[PyTree, Array], Any]  # (params, x) -> mean and log standard deviation of q(z)
+    decode: Callable[[PyTree, Array], Any]  # (params, z) -> the output that the likelihood reads
+    observed: Observed  # the likelihood
+    latent_dim: int  # K
 
     def reconstruct(self, fit: Any, data: Any) -> Array:
         """E[x | decoder(mean of q(z))] of each observation, at the weights' posterior mean."""

@@ -45,11 +45,9 @@ class bernoulli(Observed):
         return jnp.sum(x * output - jax.nn.softplus(output))
 
     def mean(self, output: Float[Array, "*event"]) -> Float[Array, "*event"]:
-        """Probabilities of 1."""
         return jax.nn.sigmoid(output)
 
     def sample(self, key: PRNGKeyArray, output: Float[Array, "*event"]) -> Float[Array, "*event"]:
-        """0 or 1."""
         return jax.random.bernoulli(key, self.mean(output)).astype(output.dtype)
 
     def check(self, x: Any) -> None:
@@ -72,7 +70,6 @@ class gaussian(Observed):
     sd: Positive | None = None
 
     def log_prob(self, output: Any, x: Float[Array, "*event"]) -> Float[Array, ""]:
-        """Log density of independent normals."""
         mean, log_sd = self._of(output)
         _check_shape("means", mean, jnp.shape(x), x)
         if jnp.shape(log_sd) != ():  # one log sd for all entries
@@ -81,11 +78,9 @@ class gaussian(Observed):
         return jnp.sum(-0.5 * ((x - mean) * jnp.exp(-log_sd)) ** 2 - log_sd - 0.5 * jnp.log(2 * jnp.pi))
 
     def mean(self, output: Any) -> Float[Array, "*event"]:
-        """The means."""
         return self._of(output)[0]
 
     def sample(self, key: PRNGKeyArray, output: Any) -> Float[Array, "*event"]:
-        """Draws of independent normals."""
         mean, log_sd = self._of(output)
         return mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
 
@@ -116,7 +111,6 @@ class categorical(Observed):
         return jnp.sum(chosen * jax.nn.log_softmax(output, -1))
 
     def mean(self, output: Float[Array, "*event K"]) -> Float[Array, "*event K"]:
-        """Probabilities of the classes."""
         return jax.nn.softmax(output, -1)
 
     def sample(self, key: PRNGKeyArray, output: Float[Array, "*event K"]) -> Float[Array, "*event"]:

@@ -44,13 +44,9 @@ from vijax.xla.compiler import kept, step_jit
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class StructuredAutoencoder(Model):
-    """A structured variational autoencoder; made by `svae`.
+    """A structured variational autoencoder; made by `svae`."""
 
-    Attributes:
-      parts: networks, likelihood and surrogate model.
-    """
-
-    parts: Parts
+    parts: Parts  # networks, likelihood and surrogate model
 
     def reconstruct(self, fit: Any, data: Any) -> Array:
         """E[x | decoder(mean of q(latent))] of each observation."""
@@ -63,11 +59,8 @@ class StructuredAutoencoder(Model):
 
     def generate(self, fit: Any, key: PRNGKeyArray, num_draws: int) -> Array:
         """E[x | decoder(latent)] at draws of the latent from the fitted model: globals from their posterior, the other
-        local by its probabilities, the latent given both.
-
-        Raises:
-          ValueError: no draw is asked for; locals other than the latent and one class.
-        """
+        local by its probabilities, the latent given both. Raises ValueError: no draw is asked for; locals other than
+        the latent and one class."""
         require_integers(num_draws=num_draws)
         program = kept(self, ("generate", num_draws), lambda of: step_jit(_generating(of, num_draws)))
         return self.decoded(fit, program(fit.posterior, key))
@@ -132,9 +125,8 @@ def svae(
       encoder: (apply, params); `apply(params, x)` of one observation returns the potentials on the latent's statistics,
         one array for each natural parameter of its family: for a normal a pair (h, -J / 2), each of shape (K,), for a
         multivariate one (h, -J / 2) of shapes (K,), (K, K). Keep J positive: let a network give m and log J, and return
-        (J m, -J / 2). Measured on bent clusters, 2,000 steps: -2.2 nats an observation, with h and a softplus of J from
-        the network -3.2. Where there are classes begin with the networks of a plain `vae` after some passes over the
-        data (`vijax.models.as_potentials`): random networks do not separate the classes, most of which then stay empty.
+        (J m, -J / 2). Where there are classes begin with the networks of a plain `vae` after some passes over the data
+        (`vijax.models.as_potentials`): random networks do not separate the classes, most of which then stay empty.
       decoder: (apply, params); `apply(params, u)` of one latent of shape (K,) returns the output that `observed` reads.
       observed: p(x | output), from `vijax.models.networks.observed`.
       init: the start of the globals (`vijax.init`), with the potentials of the encoder as data; by default k-means++ on

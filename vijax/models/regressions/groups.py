@@ -85,14 +85,10 @@ def check_groups(data: PyTree, dim: int, valid: Callable[[np.ndarray], np.ndarra
 
 
 class Population(NamedTuple):
-    """The law of the groups' coefficients.
+    """The law of the groups' coefficients."""
 
-    Attributes:
-      prior: prior of mu and the precision.
-      log_density: (its statistics, those of b) -> log N(b; mu, L^-1), linear in both.
-    """
-
-    prior: Family
+    prior: Family  # prior of mu and the precision
+    # (its statistics, those of b) -> log N(b; mu, L^-1), linear in both
     log_density: Callable[[Any, MultivariateNormalStats], Float[Array, ""]]
 
 

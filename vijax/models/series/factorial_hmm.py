@@ -63,9 +63,6 @@ def factorial_hmm(
       `zM`. Data: a pair (y, mask) of shapes (N, T, D) and (N, T), as for `vijax.models.hmm`.
       `fit.locals(data, key=key)["z1"].probs` are smoothed probabilities of the first chain.
 
-    Raises:
-      ValueError: an argument out of its range.
-
     >>> import vijax as vi
     >>> slow, fast = np.repeat([0.0, 1.0], 40), np.tile(np.repeat([0.0, 1.0], 5), 8)
     >>> y = (5 * slow + 2 * fast + 0.1 * np.random.default_rng(0).normal(size=80))[:, None]

@@ -85,15 +85,10 @@ def score_of(densities: Callable[..., Array], q: Estimates, data: PyTree) -> Any
 
 
 class Steps(NamedTuple):
-    """The layout of sequences to be drawn.
+    """The layout of sequences to be drawn."""
 
-    Attributes:
-      y: an array of the shape of the observations; only its sizes are read.
-      mask: true on the steps that exist.
-    """
-
-    y: Float[Array, "N T D"]
-    mask: Bool[Array, "N T"]
+    y: Float[Array, "N T D"]  # an array of the shape of the observations; only its sizes are read
+    mask: Bool[Array, "N T"]  # true on the steps that exist
 
 
 def steps_like(check: Any, example: Any, needs_data: str = "") -> Any:
@@ -113,7 +108,6 @@ def steps_like(check: Any, example: Any, needs_data: str = "") -> Any:
 
 def observed(layout: Steps, data: Any) -> Float[Array, "N T D"]:
     """Observations, NaN on steps that do not exist."""
-    del data
     return _padded(layout.y, layout)
 
 

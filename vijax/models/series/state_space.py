@@ -72,9 +72,6 @@ def linear_gaussian_state_space(
       `fit.locals(data, key=key)["x"]` is the law of the paths: `.mean()` are smoothed states. `fit.score` is the log
       density of sequences at the posterior means, in nats per step.
 
-    Raises:
-      ValueError: an argument out of its range.
-
     >>> import vijax as vi
     >>> t = np.arange(60.0)
     >>> y = np.stack([np.sin(t / 3), np.cos(t / 3)], 1) + 0.1 * np.random.default_rng(0).normal(size=(60, 2))

@@ -58,17 +58,11 @@ class Bags:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BagLoader:
-    """A `vijax.fitting.loader.Loader` of a matrix of counts.
+    """A `vijax.fitting.loader.Loader` of a matrix of counts."""
 
-    Attributes:
-      stream: its minibatches.
-      num_groups: N, the size of the whole set; the matrix may be a part of it.
-      reshuffled: deal the documents anew in every pass.
-    """
-
-    stream: Minibatches
-    num_groups: int
-    reshuffled: bool
+    stream: Minibatches  # its minibatches
+    num_groups: int  # N, the size of the whole set; the matrix may be a part of it
+    reshuffled: bool  # deal the documents anew in every pass
 
     @classmethod
     def of(

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import pickle
 import warnings
+from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -15,14 +16,17 @@ from jaxtyping import PRNGKeyArray, PyTree
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.arguments import check_values
 from vijax.checks import require
+from vijax.fitting.loader import padded_size
 from vijax.xla.memory import total_memory
 from vijax.xla.precision import enable_x64
 
 T = TypeVar("T")
+LEAST = 64
+"""Rows of the smallest data set, with padding: few numbers, and one program for all that are smaller."""
 
 
 @dataclass_transform(eq_default=False)
@@ -42,6 +46,13 @@ class VijaxEstimator(BaseEstimator):
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         """X as finite numbers in float64."""
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
+
+    def _by_row(self, X: Any, read: Callable[[Any], Any]) -> np.ndarray:
+        """The results of `read` for the rows of X, in float64, once the estimator is fitted."""
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        with enable_x64(True):
+            return by_row(read, X)
 
     def _keep(self, fit: Any, converged: bool, n_iter: int) -> None:
         """Sets the attributes that every estimator has, and warns where the fit has not converged."""
@@ -92,6 +103,24 @@ def key_of(random_state: Any) -> PRNGKeyArray:
     return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
+def size_with_padding(rows: int, least: int = LEAST) -> int:
+    """The number of rows, padding included."""
+    return max(padded_size(rows), least)
+
+
+def padded(data: PyTree, least: int = LEAST) -> PyTree:
+    """The data, followed by copies of their last row."""
+    rows = int(np.shape(jax.tree.leaves(data)[0])[0])
+    missing = size_with_padding(rows, least) - rows
+    return jax.tree.map(lambda x: np.concatenate([x, np.repeat(np.asarray(x)[-1:], missing, axis=0)]), data)
+
+
+def by_row(function: Callable[[PyTree], Any], data: PyTree) -> np.ndarray:
+    """The results of a function for each row; it is given some more rows, as padding."""
+    rows = int(np.shape(jax.tree.leaves(data)[0])[0])
+    return np.asarray(function(padded(data)))[:rows]
+
+
 def precision_of(X: Any) -> contextlib.AbstractContextManager:
     """The working precision for data: float64 where they have it, else float32."""
     return enable_x64(X.dtype == np.float64)
@@ -105,11 +134,8 @@ def cast(values: PyTree, X: Any) -> PyTree:
 
 
 def as_dense(X: Any) -> Any:
-    """A sparse matrix as an array of all its entries, which the model reads; others as they are.
-
-    Raises:
-      ValueError: it would not fit in memory.
-    """
+    """A sparse matrix as an array of all its entries, which the model reads; others as they are. Raises ValueError: it
+    would not fit in memory."""
     if not scipy.sparse.issparse(X):
         return X
     needed, there = 8 * X.shape[0] * X.shape[1], 0.5 * total_memory()

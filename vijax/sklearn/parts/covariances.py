@@ -16,18 +16,12 @@ KINDS = ("full", "tied", "diag", "spherical")
 
 
 class Settings(NamedTuple):
-    """The prior in scikit-learn's terms.
+    """The prior in scikit-learn's terms."""
 
-    Attributes:
-      mean: prior mean of the means, (D,).
-      strength: the number of observations that this is worth.
-      degrees: nu, degrees of freedom of the precisions.
-      covariance: the inverse scale of the Wishart: (D, D) for full and tied, (D,) for diag, one number for spherical.
-    """
-
-    mean: np.ndarray
-    strength: float
-    degrees: float
+    mean: np.ndarray  # prior mean of the means, (D,)
+    strength: float  # the number of observations that this is worth
+    degrees: float  # nu, degrees of freedom of the precisions
+    # The inverse scale of the Wishart: (D, D) for full and tied, (D,) for diag, one number for spherical
     covariance: np.ndarray
 
     def counted(self, times: int) -> Settings:

@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from vijax.arguments import NotNegative, Positive, Size
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts import predictor_fits
-from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of
+from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of, size_with_padding
 from vijax.sklearn.parts.predictor_fits import OBSERVED
-from vijax.sklearn.parts.rows import Fitted, mean_and_spread, size_with_padding, weighed
+from vijax.sklearn.parts.rows import Fitted, mean_and_spread, weighed
 from vijax.xla.precision import enable_x64
 
 
@@ -78,20 +78,18 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
             weights,
         )
 
-    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
-        """X checked; a sparse one is made dense where the estimator takes such."""
-        return self._dense(self._valid(X, reset=reset))
+    def _rows(self, X: Any) -> np.ndarray:
+        """X of a fitted estimator, checked; a sparse one is made dense where the estimator takes such."""
+        check_is_fitted(self)
+        return np.asarray(as_dense(self._valid(X, reset=False)), np.float64)
 
     def _rows_and_targets(self, X: Any, y: Any, **more: Any) -> tuple[np.ndarray, np.ndarray]:
         """X and y, checked."""
         X, y = self._valid(X, y, **more)
-        return self._dense(X), y
+        return np.asarray(as_dense(X), np.float64), y
 
     def _valid(self, *data: Any, **more: Any) -> Any:
         return validate_data(self, *data, accept_sparse=self._accepts_sparse, dtype=[np.float64, np.float32], **more)
-
-    def _dense(self, X: Any) -> np.ndarray:
-        return np.asarray(as_dense(X), np.float64)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -104,18 +102,9 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
     `_model`, `_start`, `_features` and sets its fitted attributes in `_describe`."""
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fits the classifier.
-
-        Args:
-          X: inputs, (rows, features).
-          y: the class of each row.
-
-        Raises:
-          ValueError: an argument out of its range, missing numbers, only one class.
-
-        Warns:
-          ConvergenceWarning: a bound had not converged after `max_iter` steps.
-        """
+        """Fits the classifier to inputs X, (rows, features), and the class y of each row. A `ConvergenceWarning` says
+        that a bound had not converged after `max_iter` steps. Raises ValueError: an argument out of its range, missing
+        numbers, only one class."""
         return self._fit(X, y, None)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
@@ -139,8 +128,7 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
         """The probability of each class, all parameters integrated over their posterior; for more than two classes in
         proportion to the probabilities of one against the rest."""
-        check_is_fitted(self)
-        features = self._features(self._rows(X, reset=False))
+        features = self._features(self._rows(X))
         with enable_x64(True):
             of_one = np.stack([predictor_fits.probability_of_one(fit, features) for fit in self.fit_], axis=1)
         both = np.concatenate([1.0 - of_one, of_one], axis=1) if len(self.classes_) == 2 else of_one
@@ -169,18 +157,9 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
     likelihood: str
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fits the regression.
-
-        Args:
-          X: inputs, (rows, features).
-          y: observations, (rows,), in the support of the likelihood.
-
-        Raises:
-          ValueError: an argument out of its range, missing numbers, observations that cannot be.
-
-        Warns:
-          ConvergenceWarning: the bound had not converged after `max_iter` steps.
-        """
+        """Fits the regression to inputs X, (rows, features), and observations y, (rows,), in the support of the
+        likelihood. A `ConvergenceWarning` says that the bound had not converged after `max_iter` steps. Raises
+        ValueError: an argument out of its range, missing numbers, observations that cannot be."""
         return self._fit(X, y, None)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
@@ -205,14 +184,12 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of y, all parameters integrated over their posterior.
-
-        Args:
-          X: inputs, (rows, features).
-          return_std: return the standard deviation of y too.
-        """
-        mean, variance = self._predictor(X)
-        moments = OBSERVED[self.likelihood].moments(mean, variance, self.hyperparameters_)
+        """The mean of y, all parameters integrated over their posterior, and with `return_std` its standard deviation,
+        at inputs X, (rows, features)."""
+        X = self._rows(X)
+        with enable_x64(True):
+            predicted = predictor_fits.predicted(self.fit_, self._features(X))
+        moments = OBSERVED[self.likelihood].moments(*predicted, self.hyperparameters_)
         mean, spread = self._shift + self._unit * moments[0], self._unit * np.sqrt(moments[1])
         return (mean, spread) if return_std else mean
 
@@ -223,13 +200,6 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         features, y = self._features(X), (np.asarray(y, np.float64) - self._shift) / self._unit
         with enable_x64(True):
             return predictor_fits.log_densities(self.fit_, features, y) - np.log(self._unit)
-
-    def _predictor(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of z."""
-        check_is_fitted(self)
-        X = self._rows(X, reset=False)
-        with enable_x64(True):
-            return predictor_fits.predicted(self.fit_, self._features(X))
 
     def _describe(self, dim: int) -> None:
         """Sets further fitted attributes."""

@@ -25,7 +25,8 @@ from vijax.inference.likelihood import Likelihood, bernoulli_logit
 from vijax.inference.sites import FeatureForm, Prior
 from vijax.models.regressions.kernels import kernel_named
 from vijax.models.regressions.predictors import Predictors, predictors
-from vijax.sklearn.parts.rows import Fitted, by_row, fit_rows, size_with_padding
+from vijax.sklearn.parts.base import by_row, size_with_padding
+from vijax.sklearn.parts.rows import Fitted, fit_rows
 from vijax.xla.by_value import by_value
 
 JITTER = 1e-6
@@ -34,19 +35,13 @@ JITTER = 1e-6
 
 # --- observations ----------------------------------------------------------------------------------------------------
 class Observed(NamedTuple):
-    """One kind of observation.
+    """One kind of observation."""
 
-    Attributes:
-      make: hyperparameters -> p(y | z).
-      start: the hyperparameters of its own that are learnt, with their first values.
-      moments: (m, v, hyperparameters) -> mean and variance of y where z ~ N(m, v).
-      is_real: y may be any number, and is measured in units of its spread.
-    """
-
-    make: Callable[[Mapping[str, Any]], Likelihood]
-    start: Mapping[str, float]
+    make: Callable[[Mapping[str, Any]], Likelihood]  # hyperparameters -> p(y | z)
+    start: Mapping[str, float]  # the hyperparameters of its own that are learnt, with their first values
+    # (m, v, hyperparameters) -> mean and variance of y where z ~ N(m, v)
     moments: Callable[[np.ndarray, np.ndarray, Mapping[str, float]], tuple[np.ndarray, np.ndarray]]
-    is_real: bool
+    is_real: bool  # y may be any number, and is measured in units of its spread
 
 
 def _of_normal(extra: Callable[[Mapping[str, float]], float]) -> Any:
@@ -93,15 +88,10 @@ OBSERVED: dict[str, Observed] = {
 
 # --- models -----------------------------------------------------------------------------------------------------------
 class Inputs(NamedTuple):
-    """The inputs of training, padded.
+    """The inputs of training, padded."""
 
-    Attributes:
-      x: (N, D), with rows of zeros at the end.
-      real: 1 for a row, 0 for padding.
-    """
-
-    x: np.ndarray
-    real: np.ndarray
+    x: np.ndarray  # (N, D), with rows of zeros at the end
+    real: np.ndarray  # 1 for a row, 0 for padding
 
     @classmethod
     def of(cls, x: np.ndarray) -> Inputs:
@@ -155,7 +145,6 @@ def _model(
     inputs = Inputs(np.zeros((num_sites, dim)), np.zeros(num_sites))
 
     def likelihood(hyper: Hyper, stats: Any) -> Likelihood:
-        del stats
         return bernoulli_logit() if observed == "bernoulli" else OBSERVED[observed].make(hyper)
 
     return predictors(

@@ -16,52 +16,25 @@ from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.families import Gamma
 from vijax.fitting.fit import Progress, fit
-from vijax.fitting.loader import ArrayLoader, padded_size
+from vijax.fitting.loader import ArrayLoader
 from vijax.fitting.result import Fit
 from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro
 from vijax.models.emission import Emission
-from vijax.sklearn.parts.base import as_dense, estimator, key_of
+from vijax.sklearn.parts.base import LEAST, as_dense, estimator, key_of, size_with_padding
 from vijax.xla.by_value import by_value
 
-LEAST = 64
-"""Rows of the smallest data set, with padding: few numbers, and one program for all that are smaller."""
 STEPS = 10
 """Steps between two looks at the bound."""
 
 
 class Fitted(NamedTuple):
-    """A fit, and its end.
+    """A fit, and its end."""
 
-    Attributes:
-      fit: the fit of the best start.
-      converged: the bound of every start converged.
-      n_iter: number of steps done.
-      bounds: the objective of the fit, one entry for each step.
-    """
-
-    fit: Fit
-    converged: bool
-    n_iter: int
-    bounds: np.ndarray
-
-
-def size_with_padding(rows: int, least: int = LEAST) -> int:
-    """The number of rows, padding included."""
-    return max(padded_size(rows), least)
-
-
-def padded(data: PyTree, least: int = LEAST) -> PyTree:
-    """The data, followed by copies of their last row."""
-    rows = int(np.shape(jax.tree.leaves(data)[0])[0])
-    missing = size_with_padding(rows, least) - rows
-    return jax.tree.map(lambda x: np.concatenate([x, np.repeat(np.asarray(x)[-1:], missing, axis=0)]), data)
-
-
-def by_row(function: Callable[[PyTree], Any], data: PyTree) -> np.ndarray:
-    """The results of a function for each row; it is given some more rows, as padding."""
-    rows = int(np.shape(jax.tree.leaves(data)[0])[0])
-    return np.asarray(function(padded(data)))[:rows]
+    fit: Fit  # the fit of the best start
+    converged: bool  # the bound of every start converged
+    n_iter: int  # number of steps done
+    bounds: np.ndarray  # the objective of the fit, one entry for each step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,11 +54,8 @@ class WeightedLoader(ArrayLoader):
 
 
 def weighed(X: np.ndarray, sample_weight: Any, *more: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The rows of positive weight, their weights (ones for None), and the same rows of further arrays.
-
-    Raises:
-      ValueError: weights of another number than rows, negative, not finite, or all zero.
-    """
+    """The rows of positive weight, their weights (ones for None), and the same rows of further arrays. Raises
+    ValueError: weights of another number than rows, negative, not finite, or all zero."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     require(weights.any(), "sample_weight", "a row of positive weight", "only zeros")
     kept = weights > 0
@@ -196,7 +166,7 @@ def weights_allowed(emission: Emission) -> Emission:
 
 
 def _anything(data: Any) -> None:
-    del data
+    """Accepts the data."""
 
 
 def check_counts(estimator: Any, X: Any) -> None:
