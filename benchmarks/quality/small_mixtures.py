@@ -178,12 +178,11 @@ def held_out() -> Iterator[str]:
     model = univariate(4, known=False, init=vi.init.random_responsibilities(1.0))
     alg = vi.cavi(model)
     step = jax.jit(alg.step)
-    score = jax.jit(lambda q, y: model.queries["score"]({}, q, y, None).mean)
     for seed in range(10):
         y, other = drawn(100, (-3.0, 0.0, 3.0), seed), drawn(1000, (-3.0, 0.0, 3.0), 100 + seed)
         state, curves = alg.init(jax.random.key(seed), y), []
         for t in range(100):
-            density = score(state.posterior, other)
+            density = model.queries["score"]({}, state.posterior, other, None).mean
             state, info = step(jax.random.fold_in(KEY, t), state, y)
             curves.append((float(info.elbo), float(density)))
         falls[seed] = np.sum(np.diff(np.array(curves), axis=0) < -1e-6, axis=0)
