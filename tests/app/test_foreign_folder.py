@@ -12,7 +12,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
-from vijax.app.page.pages import _page, read_run, summary_text, write_pages
+from vijax.app.page.pages import _explored, _page, read_run, summary_text, write_pages
 from vijax.app.settings.config import load_config, write_toml
 from vijax.evaluate import metrics
 
@@ -174,7 +174,7 @@ def test_anything_anywhere_in_the_result_is_refused_or_shown_as_text(tmp_path, m
         (folder / "result.json").write_text(json.dumps(put(result, path, wrong)))
         try:
             run = read_run(folder)
-            page = _page(run, metrics.read_curves(folder / "metrics.jsonl"))
+            page = _page(run, metrics.read_curves(folder / "metrics.jsonl"), _explored(run))
             summary_text(run)
         except ValueError as error:
             refused += "result.json" in str(error)
@@ -191,7 +191,8 @@ def test_anything_in_the_facts_of_the_data_is_refused_or_shown_as_text(tmp_path,
     for path in places(FACTS[model]):
         (folder / "data.json").write_text(json.dumps(put(FACTS[model], path, wrong)))
         try:
-            page = _page(read_run(folder), metrics.read_curves(folder / "metrics.jsonl"))
+            run = read_run(folder)
+            page = _page(run, metrics.read_curves(folder / "metrics.jsonl"), _explored(run))
         except ValueError as error:
             refused.append(str(error))
         else:

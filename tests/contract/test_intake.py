@@ -145,7 +145,17 @@ CASES = {
 }
 each_case = pytest.mark.parametrize("name", CASES)
 NO_FIT = {"gp", "glm", "logistic_regression"}  # which hold their data: below
-NO_MODELS = {"Predictors", "as_potentials", "emission", "group_rows", "observed", "pad", "plsa_entries", "population"}
+NO_MODELS = {
+    "Glmm",
+    "Predictors",
+    "as_potentials",
+    "emission",
+    "group_rows",
+    "observed",
+    "pad",
+    "plsa_entries",
+    "population",
+}
 NO_MODELS |= {"rates_matrix", "response"}
 
 

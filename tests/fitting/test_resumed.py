@@ -231,6 +231,7 @@ OTHERS = {
 
 def test_every_ready_model_has_a_row_or_a_reason():
     no_models = {
+        "Glmm",
         "Predictors",
         "emission",
         "group_rows",

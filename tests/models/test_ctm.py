@@ -177,7 +177,7 @@ def test_bad_input_is_named():
         (lambda: make(num_topics=1), "num_topics: expected an integer >= 2, got 1"),
         (lambda: make(vocab_size=0), "vocab_size: expected an integer >= 1"),
         (lambda: make(eta=0.0), "eta: expected a positive number"),
-        (lambda: make(eta=[0.1, 0.2]), r"eta: expected a scalar or shape \(30,\)"),
+        (lambda: make(eta=[0.1, 0.2]), r"eta: expected a scalar, shape \(30,\) or \(3, 30\), got"),
         (lambda: make(num_samples=7), "num_samples: expected an even number"),
         (lambda: make(logits=vi.Gamma.from_shape_rate(1.0, 1.0)), "logits: expected a vijax.NormalWishart"),
         (lambda: make(logits=other), "logits: expected dimension 3, got 2"),

@@ -90,7 +90,17 @@ CASES = {  # model, algorithm, data, sizes or None, shape of a draw by sizes, sh
     "vae": (lambda: vi.models.vae(*networks(), latent_dim=1), vi.aevb, ROWS, 3, (3, 2), (8, 2)),
     "svae": (svae, vi.aevb, ROWS, 3, (3, 2), (8, 2)),
 }  # fmt: skip
-NO_MODELS = {"Predictors", "emission", "group_rows", "observed", "pad", "plsa_entries", "population", "rates_matrix"}
+NO_MODELS = {
+    "Glmm",
+    "Predictors",
+    "emission",
+    "group_rows",
+    "observed",
+    "pad",
+    "plsa_entries",
+    "population",
+    "rates_matrix",
+}
 NO_MODELS |= {"response", "as_potentials"}
 
 
