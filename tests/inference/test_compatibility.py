@@ -391,3 +391,10 @@ def test_each_row_is_silent_where_its_paper_says_nothing_and_says_the_rest():
 def test_what_cannot_be_heard_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_charts_of_several_normals_are_those_of_each():
+    cov = jnp.array([[[2.0, 0.5], [0.5, 1.0]], [[1.0, -0.3], [-0.3, 0.4]]])
+    q = vi.MultivariateNormal.from_mean_cov(jnp.ones((2, 2)), cov)
+    chart = vi.update.chart_of(q)
+    np.testing.assert_allclose(chart.of(chart.to(q), q).cov, cov, rtol=1e-5)

@@ -126,3 +126,12 @@ def test_the_registry_has_every_likelihood():
     of_more = {"as_likelihood", "noisy_labels", "softmax", "softmax_mixture"}
     made = {name for name, value in vars(likelihood).items() if name.islower() and callable(value)}
     assert made - of_more == set(LIKELIHOODS)
+
+
+def test_ordinal_classes_are_drawn_on_their_side_of_the_cutpoints():
+    lik = likelihood.ordinal_logit([-1.0, 0.5, 3.0])
+    z = jnp.array([-60.0, 60.0])
+    assert lik.sample(jax.random.key(0), z).tolist() == [0.0, 3.0]
+    draws = lik.sample(jax.random.key(1), jnp.full(20_000, 0.2))
+    expected = np.exp([float(lik.log_prob(k, jnp.float32(0.2))) for k in range(4)])
+    np.testing.assert_allclose([(draws == k).mean() for k in range(4)], expected, atol=6 * (0.25 / 20_000) ** 0.5)
