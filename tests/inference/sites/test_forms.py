@@ -8,6 +8,7 @@ import scipy.sparse
 
 from vijax import tree
 from vijax.inference.sites import FeatureForm, KernelForm, SitePosterior, Sites, SparseFeatureForm
+from vijax.inference.sites.forms import _root_of
 from vijax.inference.sites.posterior import SiteStats
 
 N, D = 7, 9
@@ -124,3 +125,9 @@ def test_draws_have_the_moments():
     stats = q.stats(jnp.asarray(z[0]))
     assert isinstance(stats, SiteStats)
     np.testing.assert_allclose(stats.minus_half_square, -0.5 * z[0] ** 2)
+
+
+def test_a_root_of_a_singular_covariance():
+    factor = np.array([[1.0, 0.5], [-2.0, 0.3], [0.7, 0.0]], np.float32)
+    root = _root_of(jnp.asarray(factor @ factor.T))
+    np.testing.assert_allclose(root @ root.T, factor @ factor.T, atol=1e-5)
