@@ -65,12 +65,36 @@ def test_what_was_stopped_goes_on(tmp_path, after):
         prepare(iter(TEXTS), tmp_path / "out", progress=until, **arguments)
     with pytest.raises(DataError, match="of these texts and settings"):
         prepare(iter(TEXTS), tmp_path / "out", shard_characters=4000)
+    with pytest.raises(DataError, match="expected shards that are all there, got some, whose making was stopped"):
+        read(tmp_path / "out")
     more = []
     prepare(iter(TEXTS), tmp_path / "out", progress=more.append, **arguments)
     same(tmp_path / "out")
     number = json.loads((tmp_path / "out" / DONE).read_text())["shards"]
     assert len(more) == 2 * number - after  # nothing is done twice
     assert prepare(iter(TEXTS), tmp_path / "out", progress=pytest.fail, **arguments) == tmp_path / "out"
+
+
+def test_shards_that_are_lost_or_too_many_are_refused(tmp_path):
+    out, arguments = tmp_path / "out", {"text": SETTINGS, "shard_characters": 1000}
+    with pytest.raises(Stop):
+        prepare(iter(TEXTS), out, progress=until_stopped("shards indexed: 7"), **arguments)
+    with pytest.raises(
+        DataError, match=r"expected 3 shards, got 7 of an earlier call"
+    ):  # the generator gives others now
+        prepare(iter(TEXTS[:20]), out, **arguments)
+    prepare(iter(TEXTS), tmp_path / "whole", **arguments)
+    (tmp_path / "whole" / "part-000001.parquet").unlink()
+    with pytest.raises(DataError, match=r"expected \d+ shards, got \d+"):
+        read(tmp_path / "whole")
+
+
+def until_stopped(at):
+    def progress(line):
+        if line == at:
+            raise Stop
+
+    return progress
 
 
 def test_an_other_folder_or_no_texts_are_refused(tmp_path):

@@ -11,6 +11,7 @@ from scipy import integrate, optimize, special, stats
 
 import vijax as vi
 from tests.models.mixed_tables import CATTLE, SLEEP
+from tests.programs import compiled, names_since
 from vijax.models.formulas import formula, integrals, priors
 from vijax.models.formulas.form import correlated
 from vijax.models.formulas.laws import LAWS
@@ -24,6 +25,7 @@ TABLE = {
     "label": RNG.choice(["no", "yes"], 24),
     "x": RNG.normal(size=24),
     "g": np.repeat(["a", "b", "c", "d"], 6),
+    "one": np.repeat(["a", "b"], [20, 4]),
     "h": np.tile(["u", "v", "w"], 8),
 }
 
@@ -62,9 +64,11 @@ def test_splines_keep_their_knots_in_new_rows():
         ("y ~ x", {"priors": {"z": ("normal", 0, 1)}}, r"one of \['Intercept', 'x', 'sigma'\]"),
         ("y ~ x", {"priors": {"x": ("half_normal", 1)}}, r"for 'x' \(normal, mean, sd\)"),
         ("y ~ x", {"weights": [1.0]}, "one for each of the 24 rows"),
+        ("y ~ bs(x, df=4) + (1 | one)", {}, "numbers, padding included.*Groups are padded to the largest"),
     ],
 )
-def test_errors_say_what_is_wrong(text, more, said):
+def test_errors_say_what_is_wrong(text, more, said, monkeypatch):
+    monkeypatch.setattr("vijax.models.formulas.glmm.MOST_NUMBERS", 150)
     with pytest.raises(ValueError, match=said):
         vi.glmm(text, TABLE, **more)
 
@@ -290,6 +294,9 @@ def test_a_fit_has_the_exact_moments_of_spreads_and_predicts():
     seen = fit.predict({"g": [0, 99]}, key=jax.random.key(1))
     assert seen.sd[1] > 1.5 * seen.sd[0]  # nothing is known of group 99
     assert np.all((seen.lowest < seen.low) & (seen.high < seen.highest))
+    before = compiled()
+    fit.predict({"g": [0, 99]}, key=jax.random.key(5))
+    assert names_since(before) == []
     elpd = vi.trust.loo(model.log_lik(fit, jax.random.key(2)))
     assert 2 < elpd.p_eff < 8
     assert np.abs(model.replicated(fit, jax.random.key(3)).mean() - y.mean()) < 0.3

@@ -14,7 +14,7 @@ import numpy as np
 from vijax.data.corpora import count_files
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
-from vijax.data.corpora.shards import holds_counts, read_shards, shard_paths
+from vijax.data.corpora.shards import holds_counts, is_prepared, read_shards, shard_paths
 from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.reading.cache import cached_corpus
 from vijax.data.reading.checks import Notes, fail, nearest
@@ -159,6 +159,8 @@ def guess_format(path: Path) -> str:
     """The format of a file or folder, by its name and, for .txt, by its first lines. Raises DataError: there is nothing
     at `path`, or its format is not known."""
     if path.is_dir():
+        if is_prepared(path):
+            return "shards"
         if not shard_paths(path):
             return "text-folder"
         return "shards" if holds_counts(path) else "parquet"

@@ -2,8 +2,8 @@
 
 Two passes over blocks of documents, each a pure function that reads and writes files:
 
-    count    texts of block i          -> counted-i.parquet   bags over the words of the block, which it lists
-    index    counted-i.parquet         -> part-i.parquet      the same bags over the chosen vocabulary
+    count    texts of block i          -> counted-i.bags      bags over the words of the block, which it lists
+    index    counted-i.bags            -> part-i.parquet      the same bags over the chosen vocabulary
 
 Between them one process adds up in how many documents each word is, and chooses the vocabulary. Memory holds the words
 seen and a few blocks, never the documents. Files are written wholly or not at all, so a run that was stopped goes on
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.data.corpora.shards import pairs_of, record_batches
+from vijax.data.corpora.shards import BEGUN, DONE, pairs_of, record_batches, shard_paths
 from vijax.data.read import DEFAULT_SETTINGS, texts_of
 from vijax.data.reading.checks import Notes, fail
 from vijax.data.reading.files import kind_of, read_lines, read_vocabulary
@@ -46,8 +46,7 @@ from vijax.files import write_atomically, write_text
 
 SHARD_CHARACTERS = 1 << 24
 """Characters of text in a shard, at least, but for the last."""
-BEGUN, DONE, VOCABULARY = "preparing.json", "prepared.json", "vocabulary.txt"
-COUNTED = "counted-{:06}.parquet"
+VOCABULARY, COUNTED = "vocabulary.txt", "counted-{:06}.bags"
 
 
 def prepare(
@@ -106,6 +105,7 @@ def prepare(
     documents, key = texts_of(source, column, format, Dialect(encoding, separator, sheet=sheet), notes)
     digest = hashlib.sha256(repr((key, text, words, shard_characters)).encode()).hexdigest()
     if _is_done(out, digest):
+        _clear(out)
         return out
     text, documents, language = settled(text, documents, words, where, notes)
     text = dataclasses.replace(text, stop_words=stop_words_of(text.stop_words))  # a file is not on every machine
@@ -118,10 +118,15 @@ def prepare(
         chosen = _chosen(out, number, text) if words is None else words
         write_text(out / VOCABULARY, "".join(f"{word}\n" for word in chosen))
     run("indexed", index_shard, ((out / f"part-{i:06}.parquet", out / COUNTED.format(i)) for i in range(number)))
+    if len(shard_paths(out)) != number:
+        got, remedy = (
+            f"{len(shard_paths(out))} of an earlier call",
+            "give a new folder: the source gives other texts now",
+        )
+        raise fail(out, f"{number} shards", got, remedy)
     said = {"made of": digest, "shards": number, "language": language, "notes": notes.texts()}
     write_text(out / DONE, json.dumps(said, indent=1))
-    for path in [*out.glob("counted-*"), out / BEGUN]:
-        path.unlink(missing_ok=True)
+    _clear(out)
     return out
 
 
@@ -179,6 +184,12 @@ def _summary(counted: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
 
 
 # --- what one process does ----------------------------------------------------------------------------------------
+def _clear(out: Path) -> None:
+    """Removes what is needed no more once all shards are there."""
+    for path in [*out.glob("counted-*"), out / BEGUN]:
+        path.unlink(missing_ok=True)
+
+
 def _is_done(out: Path, digest: str) -> bool:
     """Makes the folder, or looks at what is in it: True where all is done. DataError where it is of other arguments."""
     if (kind := kind_of(out)) not in ("none", "a folder"):

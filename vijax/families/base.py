@@ -104,7 +104,8 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def stats(self, x: Any) -> Statistics:
-        """Sufficient statistics t(x) of a value."""
+        """Sufficient statistics t(x) of a value. Of logarithms, that of 0 is floored at the log of the smallest normal
+        number (-87.3 in float32)."""
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Any:

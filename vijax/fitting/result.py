@@ -71,8 +71,11 @@ class Fit(NamedTuple):
 
     @property
     def average(self) -> Product:
-        """The mean of the posteriors, in natural parameters, since step `after` of `vijax.averaged(alg, after)`. Raises
-        ValueError: the algorithm keeps no average."""
+        """The mean of the posteriors, in natural parameters, since step `after` of `vijax.averaged(alg, after)`.
+
+        Raises:
+          ValueError: the algorithm keeps no average.
+        """
         remedy = "Fit vijax.averaged(alg, after=...)."
         require("averaged" in self.state.beside, "average", "one that was kept", "none", remedy)
         return self.posterior.with_naturals(self.state.beside["averaged"])
@@ -311,6 +314,10 @@ class Fit(NamedTuple):
           `sample_stats`: `lq`, log q of the free coordinates, and `lp`, log p of them, unnormalised (as Stan's `lp__`).
           Attributes name version and algorithm, and the bound, gap, k-hat and verdict of a `report`.
 
+        Raises:
+          ValueError: no draw is asked for; data for a model that is no density.
+          ImportError: ArviZ is not installed.
+
         >>> import jax, jax.numpy as jnp, pytest, vijax as vi
         >>> arviz = pytest.importorskip("arviz")
         >>> fit = vi.auto(vi.density({"x": vi.free(3)}, lambda v: -jnp.sum(v["x"] ** 2)), key=jax.random.key(0))
@@ -323,8 +330,11 @@ class Fit(NamedTuple):
         return to_arviz(self, key, num_draws, data=data, predictive_of=predictive_of)
 
     def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
-        """The most probable words of each topic, best first. Raises ValueError: the model has no topics, or the
-        vocabulary has another length."""
+        """The most probable words of each topic, best first.
+
+        Raises:
+          ValueError: the model has no topics, or the vocabulary has another length.
+        """
         probabilities = np.asarray(self._topics().mean())
         num_known = probabilities.shape[1]
         require(len(vocabulary) == num_known, "vocabulary", f"{num_known} words", len(vocabulary))
@@ -381,7 +391,10 @@ class Fit(NamedTuple):
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
         """Held-out score with its standard error, by the usual measure of such models: document completion for LDA.
-        Raises ValueError: the model has no such measure."""
+
+        Raises:
+          ValueError: the model has no such measure.
+        """
         model = self.alg.spec.model
         score = model.answer("score")
         as_is = model.form.documents is not None or model.by_entry is not None
@@ -395,6 +408,9 @@ class Fit(NamedTuple):
         Args:
           inputs: T inputs. Densities of observations there are `model.predictive(fit.posterior, inputs, y)`.
           **how: for a regression by a formula the key and the level, as `Glmm.predict` has them.
+
+        Raises:
+          ValueError: the model has no predictors.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.models.glm(jnp.eye(2), jnp.array([1.0, -1.0]), vi.likelihood.gaussian(0.01))

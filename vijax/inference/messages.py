@@ -40,7 +40,7 @@ class Messages:
 
     The methods are given the `Spec` of the algorithm, for its model and its other choices."""
 
-    num_parts: ClassVar[int | None] = None  # into how many parts the data are cut once for all, or None
+    num_parts: ClassVar[int | None] = None  # number of parts into which the data are cut once for all, or None
 
     def check(self, spec: Spec) -> None:
         """Raises ValueError at other choices that these messages do not go with."""
@@ -187,7 +187,7 @@ class Parts(NamedTuple):
     # The message of each part, natural parameters with a leading axis of B; zero before its first visit
     natural: Product
     constant: Float[Array, " parts"]  # c_b, the share of its bound that does not depend on the globals
-    groups: Float[Array, " parts"]  # how many groups it has; 0 before its first visit
+    groups: Float[Array, " parts"]  # number of its groups; 0 before its first visit
     # The globals as they stood at its last visit, like `natural`; None where no part looks ahead
     visited_at: Product | None
 

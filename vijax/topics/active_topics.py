@@ -31,11 +31,11 @@ denormals, which slow every later product, never arise."""
 
 
 class Chosen(NamedTuple):
-    """"""
+    """The topics that documents use most."""
 
-    topics: Int[Array, "docs most"]
-    used: Int[Array, " docs"]
-    left_out: Float[Array, " docs"]
+    topics: Int[Array, "docs most"]  # those of each document, the one that it uses most first
+    used: Int[Array, " docs"]  # number of them that it may use, from the first on
+    left_out: Float[Array, " docs"]  # share of its words that other topics have
 
 
 @register
@@ -43,9 +43,9 @@ class Chosen(NamedTuple):
 class Held(Documents):
     """Documents that are held to some topics."""
 
-    topics: Int[Array, "docs active"]  # which
-    places: Int[Array, "docs slots active"]  # of each slot, where its pairs (word, topic) are among those of the batch
-    used: Int[Array, " docs"]  # how many of them, the first ones, a document may use
+    topics: Int[Array, "docs active"]  # the topics that each document may use
+    places: Int[Array, "docs slots active"]  # places of the pairs (word, topic) of a slot among those of the batch
+    used: Int[Array, " docs"]  # number of them that it may use, from the first on
     left_out: Float[Array, " docs"]  # the share of its words that a first round gave to other topics
 
     @classmethod

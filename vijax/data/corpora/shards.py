@@ -14,6 +14,7 @@ holds a few thousand documents at a time.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ ROWS = 8192
 PAIRS = ("ids", "counts")
 STRINGS = {"title": "titles", "text": "texts"}
 """Columns of strings, and what a corpus calls them."""
+BEGUN, DONE = "preparing.json", "prepared.json"
+"""Files of a folder whose shards are in the making, and are all there."""
 WHOLE = "a whole Parquet file"
 REMEDY = "fetch or write the file again"
 
@@ -38,6 +41,11 @@ REMEDY = "fetch or write the file again"
 def shard_paths(path: Path) -> list[Path]:
     """The Parquet files of a folder in the order of their names; a file is its own only shard."""
     return sorted(found for found in path.glob("*.parquet") if not found.is_dir()) if path.is_dir() else [path]
+
+
+def is_prepared(folder: Path) -> bool:
+    """Tells whether `vijax.data.prepare` has made the shards of a folder, or begun to."""
+    return any((folder / name).is_file() for name in (BEGUN, DONE))
 
 
 def holds_counts(path: Path) -> bool:
@@ -58,9 +66,10 @@ def read_shards(path: Path, vocabulary: str | Path | Sequence[str] | None, folde
       folder: folder to write the corpus to as memory-mapped files; None makes it in memory.
 
     Raises:
-      DataError: a file is damaged or lacks a column; lists of different lengths, an id beyond the vocabulary, a count
-        below 1, a missing value, with the file and its row.
+      DataError: shards that are not all there; a file is damaged or lacks a column; lists of different lengths, an id
+        beyond the vocabulary, a negative count, a missing value, with the file.
     """
+    _check_whole(path)
     beside = path / "vocabulary.txt" if path.is_dir() else path.with_suffix(".vocab.txt")
     words = read_vocabulary(vocabulary, beside)
     builder, first = CorpusBuilder(folder), None
@@ -79,6 +88,20 @@ def read_shards(path: Path, vocabulary: str | Path | Sequence[str] | None, folde
             for name in first & set(STRINGS):
                 builder.add_strings(STRINGS[name], (text or "" for text in batch.column(name).to_pylist()))
     return builder.finish(words)
+
+
+def _check_whole(path: Path) -> None:
+    """Raises a DataError at a folder in which `vijax.data.prepare` was stopped, or which has lost shards since."""
+    if (path / DONE).is_file():
+        with parsing(path / DONE, "the JSON that vijax.data.prepare writes", REMEDY):
+            number = json.loads((path / DONE).read_text(encoding="utf-8"))["shards"]
+        if number != len(shard_paths(path)):
+            raise fail(
+                path, f"{number} shards", f"{len(shard_paths(path))}", "prepare the texts again, in a new folder"
+            )
+    elif (path / BEGUN).is_file():
+        remedy = "call vijax prepare (vijax.data.prepare) again, as before: it goes on where it was"
+        raise fail(path, "shards that are all there", "some, whose making was stopped", remedy)
 
 
 def record_batches(file: Path) -> Iterator[tuple[int, Any]]:

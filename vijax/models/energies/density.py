@@ -41,12 +41,12 @@ class Frame(NamedTuple):
     """Coordinates relative to a place and a scale, x = shift + scale z: relative to a good guess every posterior is
     near N(0, I), and float32 holds it however correlated its variables are."""
 
-    shift: Float[Array | np.ndarray, " D"]  # (D,)
-    # Lower triangle (D, D), or standard deviations (D,);
+    shift: Float[Array | np.ndarray, " D"]
+    # Lower triangle, or standard deviations
     scale: Float[Array | np.ndarray, "D D"] | Float[Array | np.ndarray, " D"]
-    # Beside these, orthonormal columns (D, r), along which z is
+    # Orthonormal columns along which z is stretched before it is scaled, beside standard deviations; None for none
     directions: Float[Array | np.ndarray, "D r"] | None = None
-    # Stretched by these factors, (r,), before it is scaled; None for none
+    # The factors by which it is stretched along them
     stretch: Float[Array | np.ndarray, " r"] | None = None
 
     def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
@@ -76,7 +76,7 @@ class LogDensity(FreeVariables):
     # values -> further values by name, for draws; None where there are none
     derived: Callable[[Values], Mapping[str, Any]] | None = None
     start: float = START  # largest distance from zero at which means of q begin, in free coordinates
-    # Q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves
+    # True where q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves
     is_framed: bool = False
     num_directions: int = 0  # of that frame, beside standard deviations
 

@@ -95,7 +95,7 @@ class GivenOthers:
     found by their E-step. It is one object for each model, whose programs serve every fit (`vijax.xla.by_value.of`)."""
 
     model: Model  # the energy
-    variables: Variables  # whose coordinates they are
+    variables: Variables  # the variables that have these coordinates
     reads_data: ClassVar[bool] = True
     has_groups: ClassVar[bool] = False  # one bound of all of them
 

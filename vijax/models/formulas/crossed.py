@@ -132,14 +132,12 @@ def _joint(log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects) -
     return jnp.sum(log_lik(parameters, a + z.times(v))) - 0.5 * inside - 0.5 * size * LOG_2PI
 
 
-def _slopes(
-    log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects, both: bool = True
-) -> tuple[Effects, Any]:
+def _slopes(log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects) -> tuple[Effects, Curvature]:
     along = lambda eta: jnp.sum(log_lik(parameters, eta))
     slope, bend = jax.jvp(jax.grad(along), (a + z.times(v),), (jnp.ones_like(a),))
     turned = z.turned(slope)
     gradient = Effects(turned.first - v.first, turned.others - v.others)
-    return gradient, z.curvature(jnp.maximum(-bend, 0.0)) if both else None
+    return gradient, z.curvature(jnp.maximum(-bend, 0.0))
 
 
 def _plus(one: Effects, other: Effects) -> Effects:

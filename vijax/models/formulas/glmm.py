@@ -21,13 +21,15 @@ from vijax.models.formulas.form import Form, form_of
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.priors import Prior, changed, weak
 from vijax.xla.by_value import by_value
-from vijax.xla.compiler import quick_jit
+from vijax.xla.compiler import kept, quick_jit
 
 Family = Literal["gaussian", "t", "bernoulli", "binomial", "poisson", "negativebinomial", "gamma", "beta"]
 NODES = {0: 1, 1: 11, 2: 7, 3: 5}
 """Nodes a dimension of the quadrature over effects of a group, by their number; Laplace's approximation beyond."""
 ENOUGH = {100: 3, 30: 5, 0: 11}
 """Nodes that are enough for groups of so many rows or more: all but a tenth of the groups have them."""
+MOST_NUMBERS = 2**29
+"""Numbers of the rows of a table, with padding, at most."""
 MOST_DENSE = 2000
 """Effects beside those of the largest factor, at most."""
 
@@ -92,11 +94,11 @@ class Glmm(Model):
         known = free is not None and free.variables == self.log_density.variables
         require(known, "fit", "a fit of this model", "another")
         z = fit.posterior[Z].sample(key_q, (num_draws,))
-        values, named = _unknowns(free, self.density_form)(fit.state.hyper, z)
+        values, named = kept(free, ("unknowns", self.density_form), self._unknowns)(fit.state.hyper, z)
         effects = {}
         if self.design.factors:
             keys = jax.random.split(key_effects, num_draws)
-            found = _effects(self.density_form)(values, {n: jnp.asarray(x) for n, x in self.data.items()}, keys)
+            found = self._program(_effects)(values, {n: jnp.asarray(x) for n, x in self.data.items()}, keys)
             effects = {factor.name: np.asarray(u) for factor, u in zip(self.design.factors, found, strict=True)}
         return Draws({name: np.asarray(x) for name, x in named.items()}, effects, values)
 
@@ -174,18 +176,30 @@ class Glmm(Model):
         """Log likelihoods of rows at draws, given the effects of their groups, for `vijax.trust.loo`. None takes the
         rows of training."""
         key_draws, key_new = jax.random.split(key)
-        draws, law = self.draws(fit, key_draws, num_draws), self.law
-        aux = {name: jnp.asarray(draws.named[name]) for name in law.aux}
+        draws = self.draws(fit, key_draws, num_draws)
+        aux = {name: jnp.asarray(draws.named[name]) for name in self.law.aux}
         y, trials = map(jnp.asarray, (self.design.y, self.design.trials) if table is None else self.design.seen(table))
-        one = lambda aux, eta: jax.vmap(lambda n, y, eta: law.log_prob(aux, n, y, eta))(trials, y, eta)
         eta = jnp.asarray(self.predictors(draws, table, key_new), jnp.result_type(float))
-        return np.asarray(jax.jit(jax.vmap(one))(aux, eta)) * (self.weights if table is None else 1.0)
+        return np.asarray(self._program(_log_lik)(aux, eta, y, trials)) * (self.weights if table is None else 1.0)
 
     def _responses(self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any) -> Float[np.ndarray, "S N"]:
         aux = {name: jnp.asarray(draws.named[name]) for name in self.law.aux}
-        keys, law = jax.random.split(key, len(eta)), self.law
-        one = lambda aux, eta, key: law.of(aux, jnp.asarray(trials)).sample(key, eta)  # type: ignore[misc]
-        return np.asarray(jax.jit(jax.vmap(one))(aux, jnp.asarray(eta, jnp.result_type(float)), keys))
+        at, keys = jnp.asarray(eta, jnp.result_type(float)), jax.random.split(key, len(eta))
+        return np.asarray(self._program(_responses)(aux, at, keys, jnp.asarray(trials)))
+
+    def _program(self, make: Callable[[Form], Callable[..., Any]]) -> Callable[..., Any]:
+        """A program of all draws at once, made once for equal regressions."""
+        return kept(self.log_density, make, lambda _: quick_jit(make(self.density_form)))
+
+    def _unknowns(self, free: Any) -> Callable[..., Any]:
+        """The program from draws of q to the unknowns, of a density that `free` refers to."""
+        form = self.density_form
+
+        def all_of(hyper: Any, z: Any) -> Any:
+            values = jax.vmap(lambda z: free().values_at(free().point(hyper, z)))(z)
+            return values, jax.vmap(form.named)(values)
+
+        return quick_jit(all_of)
 
 
 class Prediction(NamedTuple):
@@ -308,7 +322,7 @@ def _nodes(design: formulas.Design) -> int:
 
 
 def _check_size(design: formulas.Design) -> None:
-    """Raises ValueError where effects beside those of the largest factor, or rows with padding, are too many."""
+    """Raises ValueError where effects beside those of the largest factor are too many."""
     sizes = {factor.name: len(factor.levels) * len(factor.labels) for factor in design.factors}
     rest = sum(sizes.values()) - max(sizes.values(), default=0)
     expected = f"at most {MOST_DENSE:,} effects beside those of the largest factor, whose matrix is dense"
@@ -347,6 +361,13 @@ def _by_group(rows: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str, n
     counts = np.bincount(groups)
     order = np.argsort(groups, kind="stable")
     starts = np.cumsum(counts) - counts
+    width = sum(int(np.prod(values.shape[1:])) for values in rows.values())
+    size = int(counts.max()) * len(counts) * width
+    remedy = (
+        f"Groups are padded to the largest, of {counts.max():,} rows where the mean is {counts.mean():.0f}: divide it, "
+        "or leave small groups out."
+    )
+    require(size <= MOST_NUMBERS, "table", f"at most {MOST_NUMBERS:,} numbers, padding included", f"{size:,}", remedy)
     place = np.arange(counts.max())
     there = place < counts[:, None]
     at = order[np.where(there, starts[:, None] + place, starts[:, None])]
@@ -370,14 +391,18 @@ def _first(named: Mapping[str, np.ndarray]) -> np.ndarray:
     return next(iter(named.values()))
 
 
-def _unknowns(free: Any, form: Form) -> Callable[..., Any]:
-    def all_of(hyper: Any, z: Any) -> Any:
-        values = jax.vmap(lambda z: free.values_at(free.point(hyper, z)))(z)
-        return values, jax.vmap(form.named)(values)
-
-    return quick_jit(all_of)
-
-
+# --- programs over draws: form -> function ------------------------------------------------------------------------
 def _effects(form: Form) -> Callable[..., Any]:
     of_draw = lambda data, values, key: form.effects_of(values, data, key)
-    return quick_jit(lambda values, data, keys: jax.lax.map(lambda given: of_draw(data, *given), (values, keys)))
+    return lambda values, data, keys: jax.lax.map(lambda given: of_draw(data, *given), (values, keys))
+
+
+def _log_lik(form: Form) -> Callable[..., Any]:
+    law = LAWS[form.law]
+    of_rows = jax.vmap(lambda aux, n, y, eta: law.log_prob(aux, n, y, eta), (None, 0, 0, 0))
+    return lambda aux, eta, y, trials: jax.vmap(lambda aux, eta: of_rows(aux, trials, y, eta))(aux, eta)
+
+
+def _responses(form: Form) -> Callable[..., Any]:
+    draw = lambda aux, trials, key, eta: LAWS[form.law].of(aux, trials).sample(key, eta)  # type: ignore[misc]
+    return lambda aux, eta, keys, trials: jax.vmap(lambda *of: draw(of[0], trials, *of[1:]))(aux, keys, eta)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy import stats
 from jax.scipy.special import gammaln
 from jaxtyping import Array
 
@@ -39,19 +40,6 @@ class Kind(NamedTuple):
     log_prob: Callable[..., Any]
 
 
-def _normal(x: Any, mean: Any, sd: Any) -> Any:
-    return -0.5 * ((x - mean) / sd) ** 2 - jnp.log(sd) - 0.5 * math.log(2 * math.pi)
-
-
-def _student_t(x: Any, nu: Any, mean: Any, sd: Any) -> Any:
-    constant = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * jnp.log(nu * math.pi) - jnp.log(sd)
-    return constant - 0.5 * (nu + 1) * jnp.log1p(((x - mean) / sd) ** 2 / nu)
-
-
-def _gamma(x: Any, shape: Any, rate: Any) -> Any:
-    return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * jnp.log(x) - rate * x
-
-
 def _lkj(factor: Array, eta: Any) -> Any:
     """The density of the triangular factor of a correlation matrix (Lewandowski, Kurowicka and Joe 2009, section 3)."""
     k = factor.shape[-1]
@@ -64,13 +52,13 @@ def _lkj(factor: Array, eta: Any) -> Any:
 
 TWICE = math.log(2.0)
 KINDS = {
-    "normal": Kind("mean, sd", "real", _normal),
-    "student_t": Kind("degrees, mean, scale", "real", _student_t),
-    "half_normal": Kind("sd", "positive", lambda x, sd: TWICE + _normal(x, 0.0, sd)),
-    "half_student_t": Kind("degrees, scale", "positive", lambda x, nu, sd: TWICE + _student_t(x, nu, 0.0, sd)),
-    "half_cauchy": Kind("scale", "positive", lambda x, sd: TWICE + _student_t(x, 1.0, 0.0, sd)),
-    "exponential": Kind("rate", "positive", lambda x, rate: jnp.log(rate) - rate * x),
-    "gamma": Kind("shape, rate", "positive", _gamma),
+    "normal": Kind("mean, sd", "real", stats.norm.logpdf),
+    "student_t": Kind("degrees, mean, scale", "real", stats.t.logpdf),
+    "half_normal": Kind("sd", "positive", lambda x, sd: TWICE + stats.norm.logpdf(x, 0.0, sd)),
+    "half_student_t": Kind("degrees, scale", "positive", lambda x, nu, sd: TWICE + stats.t.logpdf(x, nu, 0.0, sd)),
+    "half_cauchy": Kind("scale", "positive", lambda x, sd: TWICE + stats.cauchy.logpdf(x, 0.0, sd)),
+    "exponential": Kind("rate", "positive", lambda x, rate: stats.expon.logpdf(x, 0.0, 1 / rate)),
+    "gamma": Kind("shape, rate", "positive", lambda x, shape, rate: stats.gamma.logpdf(x, shape, 0.0, 1 / rate)),
     "lkj": Kind("concentration", "correlation", _lkj),
 }
 """Families of priors by name."""
