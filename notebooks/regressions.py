@@ -71,7 +71,7 @@ for name, prior in model.priors.items():
     print(f"{name:22}", prior)
 
 # %%
-fit = vi.auto(model, model.data, key=jax.random.key(0), richer=True)
+fit = vi.auto(model, model.data, key=jax.random.key(0), richer=True, max_gradients=8000)
 print(fit.verdict)
 fit.summary()
 
