@@ -1,4 +1,28 @@
-"""vijax: variational inference by automatic differentiation, in JAX."""
+"""Variational inference by automatic differentiation, in JAX. To try it, two clusters of a mixture of five rows:
+
+>>> import jax, numpy as np, vijax as vi
+>>> y = np.array([[-5.0], [-4.0], [-4.5], [3.0], [3.5]])
+>>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
+>>> fit = vi.fit(vi.cavi(model), y, num_steps=30, key=jax.random.key(0))
+>>> print(np.sort(fit.posterior["components"].mean()[:, 0]).round(1))
+[-4.5  3.2]
+
+`print(fit)` says what was found, `fit.summary()` the posterior, `fit.verdict` whether to trust it. The names by group:
+
+a model: models (ready ones), energy_model, conditional, free, density, model, from_numpyro, from_pymc, from_tfp,
+  check_energy, Model, LocalElbo
+its parts: families (Normal, Gamma, ...: `vi.Normal` is `vi.families.Normal`), Family, Product, constrain, likelihood,
+  init, sites
+an algorithm: auto (chooses), cavi, em, map, memoized, svi, ssvi, ssvi_a, pg_svi; of any density ngvi, bam, advi, bbvi,
+  dadvi; of networks aevb
+its choices: compose, estimand, estimator, update, estep, expectation, guides, step_size, messages, objective, learn,
+  Algorithm, State, Info, Result
+around it: warm, averaged, over_axis, part_of, whole, topics
+a run: fit, Fit, Progress, Status, Minibatch, Documents, data, checkpoint, load, DivergedError, ForgottenWarning,
+  SkippedStepsWarning
+what it is worth: trust, evaluate, plots, reference, linear_response, at
+for scikit-learn: sklearn
+"""
 
 import vijax.xla.blas  # noqa: F401  # isort: skip  (first: OpenBLAS reads its settings when it is loaded)
 
@@ -8,7 +32,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from vijax import constrain, families, models, reference, scale, topics
-from vijax.adapters import from_numpyro, from_tfp
+from vijax.adapters import from_numpyro, from_pymc, from_tfp
 from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
 from vijax.app.load import load
 from vijax.automatic.auto import auto
@@ -141,6 +165,7 @@ __all__ = [
     "fit",
     "free",
     "from_numpyro",
+    "from_pymc",
     "from_tfp",
     "glmm",
     "guides",
@@ -217,4 +242,4 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(name for name in __all__ if name == "Family" or name == "Product" or not hasattr(families, name))

@@ -52,6 +52,24 @@ def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -
         raise ValueError(f"{argument}: expected {expected}, got {brief(got)}." + (f" {remedy}" if remedy else ""))
 
 
+def require_arrays(argument: str, tree: Any) -> None:
+    """Raises ValueError naming the argument where a leaf of a tree is a function: a module's activation, say.
+
+    >>> require_arrays("points['net']", {"weights": np.ones(2), "activation": np.tanh})
+    Traceback (most recent call last):
+    ...
+    ValueError: points['net']: expected a tree of arrays, got one with the function tanh. Equinox: params, static = \
+eqx.partition(net, eqx.is_inexact_array), and eqx.combine(params, static) where it is called. Flax NNX: nnx.split.
+    """
+    functions = [x for x in jax.tree.leaves(tree) if callable(x)]
+    name = getattr(functions[0], "__name__", type(functions[0]).__name__) if functions else ""
+    remedy = (
+        "Equinox: params, static = eqx.partition(net, eqx.is_inexact_array), and eqx.combine(params, static) where it "
+        "is called. Flax NNX: nnx.split."
+    )
+    require(not functions, argument, "a tree of arrays", f"one with the function {name}", remedy)
+
+
 def require_integers(least: int = 1, **sizes: Any) -> None:
     """Raises ValueError naming the first argument that is no integer, or is below `least`.
 

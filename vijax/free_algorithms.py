@@ -197,9 +197,9 @@ def aevb(
     on the bound, whose locals an encoder gives. Conjugate globals beside them take natural-gradient steps of (t +
     10)^-0.6.
 
-    A network is a pair (apply, params). With Equinox: `params, static = eqx.partition(net, eqx.is_array)` and `apply =
-    lambda params, x: eqx.combine(params, static)(x)`; with Flax NNX: `graph, params = nnx.split(net)` and `apply =
-    lambda params, x: nnx.merge(graph, params)(x)`.
+    A network is a pair (apply, params). With Equinox: `params, static = eqx.partition(net, eqx.is_inexact_array)` and
+    `apply = lambda params, x: eqx.combine(params, static)(x)`; with Flax NNX: `graph, params = nnx.split(net)` and
+    `apply = lambda params, x: nnx.merge(graph, params)(x)`.
 
     Args:
       model: `vijax.models.vae`, `vijax.models.svae`, or any model with points; all of its points are learnt, unless

@@ -83,6 +83,20 @@ def test_a_regression_is_that_in_closed_form():
     assert fit.elbo.value == pytest.approx(evidence, abs=1e-3)
 
 
+def test_the_prior_alone_says_how_far_apart_searches_start():
+    """Observed sites and factors are no part of it."""
+    from vijax.automatic.modes import prior_scales
+    from vijax.automatic.target import Target
+
+    def model():
+        x = numpyro.sample("x", dist.Normal(3.0, 20.0))
+        numpyro.sample("y", dist.Normal(x, 0.1), obs=7.0)
+        numpyro.factor("pull", -(x**2))
+
+    scales = prior_scales(Target.of(vi.from_numpyro(model), None))
+    np.testing.assert_allclose([scales.middle, scales.width], [[3.0], [20.0]], rtol=0.05)
+
+
 EFFECTS, ERRORS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 
 

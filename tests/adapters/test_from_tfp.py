@@ -120,6 +120,15 @@ def test_a_conjugate_posterior_is_found():
     assert fit.elbo.value == pytest.approx(evidence, abs=1e-3)
 
 
+def test_the_prior_of_the_unknown_parts_is_known():
+    joint = tfd.JointDistributionNamedAutoBatched(
+        {"x": tfd.Sample(tfd.Normal(3.0, 20.0), 2), "y": lambda x: tfd.Normal(x, 0.1)}
+    )
+    density = vi.from_tfp(joint, {"y": [7.0, 8.0]}).log_density
+    found = density.prior_part({"x": jnp.array([1.0, 2.0])})
+    np.testing.assert_allclose(found, stats.norm.logpdf([1.0, 2.0], 3, 20).sum(), rtol=1e-5)
+
+
 def test_what_is_observed_may_be_whole_numbers():
     joint = tfd.JointDistributionNamed({"p": tfd.Beta(1.0, 1.0), "y": lambda p: tfd.Binomial(10.0, probs=p)})
     model = vi.from_tfp(joint, {"y": 3})

@@ -68,8 +68,13 @@ def test_a_fit_of_sites():
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
-def test_dir_is_what_is_exported():
-    assert dir(vi) == sorted(vi.__all__)
+def test_dir_is_what_is_exported_and_help_has_it_by_group():
+    """Families are in `vi.families`, and by their own names too."""
+    groups = vi.__doc__.split("The names by group:")[1]
+    names = re.sub(r"(?m)^\w[\w ',-]*:|\(.*?\)|of any density|of networks", "", groups)
+    named = re.findall(r"[A-Za-z_]\w*", names)
+    assert sorted(named) == dir(vi)
+    assert set(dir(vi)) < set(vi.__all__) == set(dir(vi)) | {name for name in vi.__all__ if hasattr(vi.families, name)}
     assert len(set(vi.__all__)) == len(vi.__all__)
 
 

@@ -32,6 +32,20 @@ def test_a_point_between_bounds_ends_at_the_one_that_the_evidence_wants():
     assert 3.9 < float(fit.state.hyper["a"]) < 4.0
 
 
+def test_a_module_with_functions_is_refused_with_the_remedy():
+    """As an `equinox.nn.MLP` with its activation."""
+    module = {"weights": np.ones(2), "activation": jax.nn.relu}
+    words = r"expected a tree of arrays, got one with the function relu\. Equinox: params, static = eqx\.partition"
+    energy = lambda s, y, h: s["tau"].log - s["tau"].value * y
+    globals_ = {"tau": vi.Gamma.from_shape_rate(1.0, 1.0)}
+    with pytest.raises(ValueError, match=r"^points\['net'\]: " + words):
+        vi.energy_model(globals=globals_, energy=energy, points={"net": module}, example=1.0)
+    with pytest.raises(ValueError, match=r"^hyper\['net'\]: " + words):
+        vi.model(globals_, lambda s, y, key: (y, None), hyper={"net": module})
+    with pytest.raises(ValueError, match=r"^params of encoder: " + words):
+        vi.models.vae((jnp.dot, module), (jnp.dot, 1.0), vi.models.observed.gaussian(), latent_dim=1)
+
+
 def test_points_outside_their_constraint_are_refused():
     with pytest.raises(ValueError, match=r"^hyper\['a'\]: expected interval\(low=3\.0, high=4\.0\) numbers, got 2\.0"):
         vi.cavi(coin(constraints={"a": constrain.interval(3.0, 4.0)}), learn=("a",))

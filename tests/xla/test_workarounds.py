@@ -112,7 +112,7 @@ def test_steps_of_networks_have_fusion_emitters(monkeypatch: pytest.MonkeyPatch)
             jit = lambda fn, name=name, **more: lambda *args: chosen.append(name)
             monkeypatch.setattr(loop, name, jit)
         state = State(*[None] * len(State._fields))._replace(opt_state=jnp.zeros(numbers))
-        loop.run_chunk(lambda: None, 1, jax.random.key(0), state, None, np.int32(1))  # type: ignore[arg-type]
+        loop.run_chunk(lambda: None, 1, jax.random.key(0), {}, state, None, np.int32(1))  # type: ignore[arg-type]
         return chosen
 
     assert program(loop.NETWORK) == ["training_jit"]

@@ -1,4 +1,6 @@
 """Models written for other libraries, as log densities of free variables."""
 
 from vijax.adapters.numpyro_model import from_numpyro as from_numpyro
+from vijax.adapters.pymc_model import from_pymc as from_pymc
+from vijax.adapters.pymc_model import to_inference_data as to_inference_data
 from vijax.adapters.tfp_joint import from_tfp as from_tfp

@@ -16,7 +16,7 @@ from vijax.checks import require
 from vijax.constrain import Constraint
 from vijax.contract.model import Model
 from vijax.extras import require_extra
-from vijax.models.energies.density import density
+from vijax.models.energies.density import density, with_prior
 
 RUNS = 3
 """Runs of the model from which its sites are read."""
@@ -67,13 +67,25 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     if discrete(runs[0]):
         check_enumerable(runs[0])
         return density(variables, _summed(bound, runs[0]))
-    return density(variables, _plain(bound), derived=_derived(bound, deterministic(runs[0])))
+    made = density(variables, _plain(bound), derived=_derived(bound, deterministic(runs[0])))
+    return with_prior(made, _prior(bound, list(variables)))
 
 
 def _plain(model: Callable[[], Any]) -> Callable[[Values], Any]:
     """The log density of a model without discrete unknowns. There is no random key: a site left out raises an error."""
     log_density = require_extra("numpyro.infer.util", "numpyro").log_density
     return lambda values: jnp.asarray(log_density(model, (), {}, dict(values))[0], float)
+
+
+def _prior(model: Callable[[], Any], names: list[str]) -> Callable[[Values], Any]:
+    """The log density of the unknown sites alone."""
+    util = require_extra("numpyro.infer.util", "numpyro")
+
+    def log_prior(values: Values) -> Any:
+        terms, _ = util.compute_log_probs(model, (), {}, dict(values))
+        return jnp.asarray(sum(terms[name] for name in names), float)
+
+    return log_prior
 
 
 def _summed(model: Callable[[], Any], sites: Sites) -> Callable[[Values], Any]:

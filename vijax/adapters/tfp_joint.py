@@ -17,7 +17,7 @@ from vijax.constrain import Constraint
 from vijax.constrain.scalars import HalfLine
 from vijax.contract.model import Model
 from vijax.inference.guides import Guide
-from vijax.models.energies.density import density
+from vijax.models.energies.density import density, with_prior
 
 RUNS = 3
 """Draws of the joint from which its parts are read."""
@@ -74,7 +74,12 @@ def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Gu
         require(jnp.shape(total) == (), "joint", "a log density that is one number", got, remedy)
         return jnp.asarray(total, jnp.result_type(float))
 
-    return density(variables, log_density, guide=guide)
+    def log_prior(values: Mapping[str, Any]) -> Any:
+        typed = {name: jnp.asarray(value, dtypes[name]) for name, value in values.items()}
+        terms = _parts(joint, joint.log_prob_parts(**typed, **seen))
+        return jnp.asarray(sum(jnp.sum(terms[name]) for name in values), jnp.result_type(float))
+
+    return with_prior(density(variables, log_density, guide=guide), log_prior)
 
 
 def _parts(joint: Any, structure: Any) -> dict[str, Any]:

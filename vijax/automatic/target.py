@@ -76,12 +76,12 @@ class Target:
 
     @property
     def has_prior(self) -> bool:
-        """False where all terms are of groups, so that no part of the density is a prior."""
-        return self._model.reads_data
+        """False where no part of the density is known to be a prior."""
+        return self._model.reads_data or self._model.prior_part is not None
 
     def log_priors(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Returns the log prior: the part that does not depend on groups, all of it where there are none. NaN and +inf
-        become -inf."""
+        """Returns the log prior: the part that does not depend on groups, all of it where no part is known. NaN and
+        +inf become -inf."""
         if not self.has_prior:
             return self.values(x)
         program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
@@ -152,7 +152,7 @@ def _product(log_p: Callable) -> Callable:
 
 
 def _priors(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    return lambda x, given: jax.vmap(lambda z: _model_of(of).log_prior_at(z, *given))(x)
+    return lambda x, given: jax.vmap(lambda z: _model_of(of).prior_part_at(z, *given))(x)
 
 
 def _model_of(of: weakref.ref[OfFree]) -> Any:

@@ -179,6 +179,7 @@ def nearest_labels(
     key: PRNGKeyArray, points: Float[Array, "N D"], weights: Float[Array, " N"], num_classes: int, num_iters: int
 ) -> Int[Array, " N"]:
     """Labels of the nearest centre after k-means++ seeding and at most `num_iters` rounds of Lloyd's algorithm."""
+    weights = weights.astype(points.dtype)
     # About their mean, where distances by norms and products lose no digits.
     points = points - (weights @ points / jnp.sum(weights))[None]
     seeds = _seeds(key, points, weights, num_classes)
@@ -205,7 +206,7 @@ def _seeds(
     first = points[jax.random.categorical(keys[0], jnp.log(weights))]
     centres = jnp.zeros((num_classes, points.shape[1]), points.dtype).at[0].set(first)
     trials = 2 + int(math.log(num_classes))
-    tiny = np.finfo(np.float32).tiny  # points all alike: any is as good a centre
+    tiny = float(np.finfo(np.float32).tiny)  # points all alike: any is as good a centre
 
     def seed(k: Int[Array, ""], carry: tuple) -> tuple:
         centres, distances = carry

@@ -102,8 +102,9 @@ def _reading(model: Any) -> Callable[[PyTree], Any]:
     key = jax.random.key(0)
 
     def read(data: PyTree) -> Any:
-        stats = model.prior(model.hyper).sample_stats(key)
-        return model.local_elbo(model.hyper, stats, Minibatch(data, None), key, model.estep).total
+        hyper = jax.tree.map(lambda x: jnp.ones(jnp.shape(x), jnp.result_type(x)), dict(model.hyper))  # shapes count
+        stats = model.prior(hyper).sample_stats(key)
+        return model.local_elbo(hyper, stats, Minibatch(data, None), key, model.estep).total
 
     return read
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.checks import require
+from vijax.checks import require, require_arrays
 from vijax.constrain import Constraint
 from vijax.contract import describe
 from vijax.contract.batch import ANY_FORM, DataForm, Minibatch, fill_padding, weighted_sum
@@ -56,6 +56,35 @@ class LocalElbo(NamedTuple):
     local: PyTree
     said: dict[str, Float[Array, ""]] | None = None
     retractions: Int[Array, ""] | None = None
+
+
+PRIOR = "<prior>"
+"""The name under which programs are given priors that depend on no hyperparameter (`vijax.contract.general`)."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Given:
+    """hyper -> the priors of the globals.
+
+    Attributes:
+      prior: those that depend on no hyperparameter; in programs `hyper` holds them, under the name `PRIOR`.
+      functions: for each global None, or hyper -> its prior.
+    """
+
+    prior: dict[str, Any]
+    functions: dict[str, Any]
+
+    @classmethod
+    def of(cls, priors: Mapping[str, Any]) -> Given:
+        """From priors, or functions from hyperparameters to them, by name."""
+        functions = {name: prior if callable(prior) else None for name, prior in priors.items()}
+        return cls({name: prior for name, prior in priors.items() if not callable(prior)}, functions)
+
+    def __call__(self, hyper: Hyper) -> Product:
+        """The priors."""
+        known = hyper.get(PRIOR, self.prior)
+        named = {name: known[name] if of is None else of(hyper) for name, of in self.functions.items()}
+        return Product(named) if named else Product.empty()
 
 
 LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
@@ -197,6 +226,8 @@ def model(
     (4.0, 2.0)
     """
 
+    for name, value in (hyper or {}).items():
+        require_arrays(f"hyper[{name!r}]", value)
     reads_hyper = num_arguments(local_elbo) > 3
     remedy = "Write (stats, data, key, hyper): a parameter with a default is not given them."
     with_default = not reads_hyper and "hyper" in inspect.signature(local_elbo).parameters
@@ -245,13 +276,8 @@ def _pair(said: Any) -> tuple[Float[Array, " groups"], PyTree]:
 
 def _prior(prior: Any, hyper: Hyper) -> Callable[[Hyper], Product]:
     """hyper -> the prior, as a `Product`; checked once, at `hyper`."""
-    given = prior if callable(prior) else lambda _: prior
-
-    def product(hyper: Hyper) -> Product:
-        made = given(hyper)
-        return Product(made) if isinstance(made, Mapping) and not isinstance(made, Product) else made
-
-    made = given(tree.as_arrays(hyper))
+    product = lambda made: Product(made) if isinstance(made, Mapping) and not isinstance(made, Product) else made
+    made = product(prior(tree.as_arrays(hyper)) if callable(prior) else prior)
     require(isinstance(made, Mapping), "prior", "a mapping of named families", type(made).__name__)
     require_proper("prior", made)
-    return product
+    return (lambda hyper: product(prior(hyper))) if callable(prior) else Given.of(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import time
 import warnings
@@ -15,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
+from vijax import tree
 from vijax.arguments import Positive, Size
 from vijax.checks import check_key
 from vijax.fitting.fit_arguments import (
@@ -38,6 +40,7 @@ from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Sta
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
+from vijax.inference.wrappers.wrapper import of_general
 from vijax.scale.place import Here, There, place
 from vijax.scale.steps import on_mesh
 from vijax.topics.decision import settled
@@ -199,8 +202,10 @@ def fit(
     check_restarts(restarts, state)
     check_hyper(hyper, spec.model, state)
     check_batches(alg, loader, total)
-    runs = alg if restarts == 1 else many(alg, restarts)
-    state = begun(runs, loader, key_init, hyper) if state is None else gone_on(runs, loader, key_init, state)
+    shared, more = of_general(alg)
+    runs, points = shared if restarts == 1 else many(shared, restarts), {**spec.model.hyper, **(hyper or {})}
+    begin = begun if state is None else functools.partial(gone_on, state=state)
+    state = begin(runs, loader, key_init, tree.as_arrays(points), more)
     is_noisy = loader.steps_per_epoch > 1 or spec.draws
     window = window_of(loader.steps_per_epoch) if is_noisy else 0
     state = _watching(state, window) if window and tol is not None else state
@@ -208,9 +213,10 @@ def fit(
     length = min(steps_per_chunk or usual, max(total, usual))
     rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
     where = place(mesh, state)
-    there = where.algorithm(alg, loader)
-    steps = runs if there is alg else there if restarts == 1 else many(there, restarts)
-    chunks = _Chunks(runs, loader, key_run, length, total, rule, where, steps.step, max_bad_steps)
+    there = where.algorithm(shared, loader)
+    steps = runs if there is shared else there if restarts == 1 else many(there, restarts)
+    advance = functools.partial(run_chunk, steps.step, length, key_run, more, max_bad_steps=max_bad_steps)
+    chunks = _Chunks(alg, advance, loader, length, total, rule, where)
     if steps_per_chunk is None:
         chunks.pace, chunks.grows = min(FIRST, length), not callbacks
     status, traces = _run(chunks, state, callbacks, max_bad_steps)
@@ -310,20 +316,17 @@ class _Chunks:
     def __init__(
         self,
         alg: Algorithm,
+        advance: Callable[[Any, Any, Any, bool], tuple[Any, Told]],
         loader: Loader,
-        key: PRNGKeyArray,
         length: int,
         total: int,
         rule: _Rule | None,
         where: Here | There,
-        step: Callable,
-        max_bad_steps: int = 10,
     ):
-        self.alg, self.loader, self.key, self.length, self.total = alg, where.loader(loader), key, length, total
-        self.where, self.step = where, step  # where it runs, and the algorithm's step there
+        self.alg, self.advance, self.loader = alg, advance, where.loader(loader)
+        self.length, self.total, self.where = length, total, where
         self.rule = rule  # a chunk ends where convergence is judged
         self.pace, self.grows = length, False  # steps of the next chunk; and whether it may take more, up to `length`
-        self.max_bad_steps = max_bad_steps
         self.is_watched = rule is not None and rule.window > 0
         self.state: Any  # State or Many
         self.groups_seen = self.words_seen = 0.0
@@ -335,9 +338,8 @@ class _Chunks:
         source = inputs if is_fixed else _prefetched(inputs)  # nothing to fetch, and a thread would cost time
         with contextlib.closing(source):
             for batches, count in source:
-                there = self.where.state(self.state)
-                began, limits = time.perf_counter(), (np.int32(count), self.is_watched, self.max_bad_steps)
-                self.state, told = run_chunk(self.step, self.length, self.key, there, batches, *limits)
+                there, began = self.where.state(self.state), time.perf_counter()
+                self.state, told = self.advance(there, batches, np.int32(count), self.is_watched)
                 count, done = int(self.state.step) - done, int(self.state.step)
                 trace = self._trace(told, done, count)
                 self._record(trace["elbo"], done)

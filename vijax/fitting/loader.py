@@ -208,7 +208,8 @@ def as_loader(
 
     Args:
       data: a `Loader`, whose batches are not checked; a corpus, or anything that `vijax.data.read` reads, for models of
-        documents; else a pytree of arrays with one leading axis of groups, for a model of one group any arrays or None.
+        documents; else a pytree of arrays with one leading axis of groups, for a model of one group any arrays or None;
+        None for a model that has its data.
       model: the model that reads the data.
       batch_size: groups a step; None takes the whole set, or for documents `usual_size(data, usual_words)` where
         `usual_words` is given.
@@ -223,6 +224,7 @@ def as_loader(
 
     Warns where documents have fewer words than the model.
     """
+    data = model.form.given if data is None else data
     if hasattr(data, "batches"):
         return data
     if model.form.documents is not None:

@@ -14,7 +14,9 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from vijax.contract.batch import Minibatch
+from vijax.contract.general import with_points, without_points
 from vijax.contract.intake import check_fits
+from vijax.contract.model import Hyper
 from vijax.fitting.restarts import in_runs
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Info, State
@@ -30,6 +32,7 @@ def run_chunk(
     step: Callable,
     length: int,
     key: PRNGKeyArray,
+    points: Hyper,
     state: State,
     batches: Minibatch,
     num_steps: Int[Array, ""] | np.int32,
@@ -45,6 +48,7 @@ def run_chunk(
       step: an `Algorithm.step`: one algorithm, one executable, which lives as long as this function.
       length: capacity of the chunk.
       key: random key of the run.
+      points: more points that the step reads, and the state does not hold (`vijax.contract.general.constants`).
       state: the state, which is donated.
       batches: stacked along a leading axis of `length`; or of 1, when every step reads the same data.
       num_steps: number of steps to run.
@@ -57,15 +61,16 @@ def run_chunk(
     """
     learnt = getattr(state, "states", state).opt_state  # of restarts those of all
     compiled = training_jit if numbers_in(learnt) >= NETWORK else step_jit
-    make = lambda step: compiled(partial(_chunk, step), static_argnums=(0, 5), donate_argnums=2)
+    make = lambda step: compiled(partial(_chunk, step), static_argnums=(0, 6), donate_argnums=3)
     program = kept(step, ("chunk", compiled), make)
-    return program(length, key, state, batches, num_steps, is_watched, np.int32(max_bad_steps))
+    return program(length, key, points, state, batches, num_steps, is_watched, np.int32(max_bad_steps))
 
 
 def _chunk(
     step_of: weakref.ref[Callable],
     length: int,
     key: PRNGKeyArray,
+    points: Hyper,
     state: State,
     batches: Minibatch,
     num_steps: Int[Array, ""],
@@ -77,7 +82,9 @@ def _chunk(
     @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
     def one(state: State, i: Array) -> tuple[State, Info]:
         batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
+        state = in_runs(state, lambda runs: with_points(runs, points))
         state, info = step(jax.random.fold_in(in_one_piece(key), state.step), state, batch)
+        state = in_runs(state, lambda runs: without_points(runs, points))
         return state, info._replace(per_group=None)  # as large as the data, and nobody reads it
 
     def goes_on(carry: tuple[Array, Any, Told]) -> Array:

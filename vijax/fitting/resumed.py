@@ -20,7 +20,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax import tree
 from vijax.checks import require
-from vijax.contract.model import Model
+from vijax.contract.model import Hyper, Model
 from vijax.fitting.fingerprint import UNKNOWN, fingerprint
 from vijax.fitting.loader import Loader
 from vijax.fitting.restarts import Many, in_runs
@@ -42,13 +42,13 @@ ROUNDING = 1e-4
 HYPER = operator.attrgetter("hyper")
 
 
-def begun(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any) -> Any:
+def begun(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, more: Hyper) -> Any:
     """The state of step 0, with the fingerprint of its data."""
-    state = start(alg, loader, key, hyper)
+    state = start(alg, loader, key, hyper, more)
     return _marked(state, fingerprint(loader, alg.spec, _first(state, HYPER)))
 
 
-def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, state: Any) -> Any:
+def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, more: Hyper, state: Any) -> Any:
     """A state to go on from, to be consumed; the caller's stays as it is.
 
     Raises:
@@ -65,7 +65,7 @@ def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, state: Any) -> An
         own = _unjudged(own)
     if not (is_same and _is_of_this(alg, loader, alone)) and _remembers(alg, loader, alone):
         _warn(alg, alone, is_same)
-        fresh = _runs(start(alg, loader, key, None))
+        fresh = _runs(start(alg, loader, key, hyper, more))
         anew = {name: fresh.beside[name] for name in _of_groups(alg)}
         beside = lambda runs: {**runs.beside, **anew}
         own = in_runs(own, lambda r: r._replace(messages=fresh.messages, local=fresh.local, beside=beside(r)))

@@ -11,7 +11,10 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from vijax.contract.batch import Minibatch, is_whole
+from vijax.contract.general import without_points
+from vijax.contract.model import Hyper
 from vijax.fitting.loader import Loader
+from vijax.fitting.restarts import in_runs
 from vijax.inference.compose import Algorithm
 from vijax.xla.compiler import LARGE, kept, numbers_in, quick_jit, step_jit
 
@@ -30,9 +33,9 @@ def copied(state: Any) -> Any:
     return jax.tree.map(jnp.copy, state)
 
 
-def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any = None) -> Any:
-    """The state of step 0, to be consumed. The first batch serves models whose start depends on the data; values in
-    `hyper` replace the model's own."""
+def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, more: Hyper) -> Any:
+    """The state of step 0, to be consumed. The first batch serves models whose start depends on the data; `hyper` are
+    the values of all points, and `more` those that the state does not hold (`vijax.contract.general.constants`)."""
     batch = next(iter(loader.batches(0, 1)))
     known = None
     if isinstance(batch, Minibatch) and any(own.of_groups for own in alg.wrappers):
@@ -44,9 +47,11 @@ def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any = None) 
     compiled = step_jit if globals_too or numbers_in(batch) >= LARGE else quick_jit
     program = kept(alg.init, (compiled, known), lambda init: compiled(_bind(init, known)))
     try:
-        return program(key, batch, hyper)
+        state = program(key, batch, {**hyper, **more})
     except READS_VALUES:  # a start of the user's own may compute in NumPy
-        return copied(alg.init(key, batch if known is None else batch._replace(num_groups=known), hyper))
+        batch = batch if known is None else batch._replace(num_groups=known)
+        state = copied(alg.init(key, batch, {**hyper, **more}))
+    return in_runs(state, lambda runs: without_points(runs, more))
 
 
 def _bind(of: weakref.ref[Callable], num_groups: float | None) -> Callable[..., Any]:

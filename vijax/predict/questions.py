@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from vijax.contract.batch import Minibatch
+from vijax.contract.general import general
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.families import Product
 from vijax.inference.spec import Spec
@@ -32,7 +33,8 @@ def inferred(read: Reading, spec: Spec, hyper: Hyper, posterior: Product, batch:
 
         return step_jit(infer, static_argnums=(0, 1, 2))
 
-    return kept(spec.model, "inferred", bind)(read, spec.estimand, spec.estep, hyper, posterior, batch, key)
+    model = general(spec.model) if read in (locals_of, bounds_of) else spec.model  # others ask it something
+    return kept(model, "inferred", bind)(read, spec.estimand, spec.estep, hyper, posterior, batch, key)
 
 
 def inferred_of_documents(

@@ -78,7 +78,7 @@ def _remembering(make: Make, passes: Callable[[dict[str, Any]], bool]) -> Make:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             key = (jax.config.jax_enable_x64, _key(bound.arguments))  # type: ignore[attr-defined]
-        except (TypeError, _NotComparableError):  # wrong arguments too: the function itself raises the error
+        except (TypeError, NotComparableError):  # wrong arguments too: the function itself raises the error
             return _with_recipe(make(*args, **kwargs), one, args, kwargs)
         with lock:
             if key in made:
@@ -168,25 +168,69 @@ def _put(kept: collections.OrderedDict, key: Any, x: Any) -> None:
         kept.popitem(last=False)
 
 
-class _NotComparableError(Exception):
-    """An argument is traced, or too large to compare."""
+def structure(x: Any, argument: Any = None) -> Hashable:
+    """A key that is equal for objects that hold equal values, and for functions of vijax of one code over equal values.
+    A user's function equals itself alone, for what it reads may have changed. Of `argument`, an object somewhere
+    inside, the shapes count.
+
+    >>> plus = lambda a: functools.partial(max, a)
+    >>> structure(plus(1.0)) == structure(plus(1.0)) != structure(plus(2.0))
+    True
+
+    Raises:
+      NotComparableError: it holds itself, a traced array or a large one.
+    """
+    return _key(x, (), argument)
 
 
-def _key(x: Any) -> Hashable:
+class NotComparableError(Exception):
+    """An argument is traced, too large to compare, or holds itself."""
+
+
+def _inside(x: Any, outer: tuple[int, ...], argument: Any) -> Hashable:
+    """The key of a function or an object of vijax by what it holds; None where it is compared by itself."""
+    if x is argument and x is not None:
+        leaves, tree = jax.tree.flatten(x)
+        return type(x), tree, *((np.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves)
+    if isinstance(x, types.FunctionType) and (x.__module__ or "").startswith("vijax."):
+        cells = [cell.cell_contents for cell in x.__closure__ or ()]
+        parts: list[Any] = [x.__code__, x.__module__, x.__defaults__, x.__kwdefaults__, cells]
+    elif isinstance(x, types.MethodType):
+        parts = [x.__func__, x.__self__]
+    elif isinstance(x, functools.partial):
+        parts = [x.func, x.args, x.keywords]
+    elif type(x).__module__.startswith("vijax.") and type(x).__hash__ is object.__hash__:
+        parts = [{name: value for name, value in vars(x).items() if name not in _BESIDE}]
+    else:
+        return None
+    if id(x) in outer:
+        raise NotComparableError
+    return (type(x), *(_key(part, (*outer, id(x)), argument) for part in parts))
+
+
+_BESIDE = ("_recipe", "_of_value", "_general")
+"""Attributes that are no part of the value."""
+
+
+def _key(x: Any, outer: tuple[int, ...] | None = None, argument: Any = None) -> Hashable:
+    """A key that is equal for equal values. Functions are compared by identity, or by structure inside `outer`."""
+    if outer is not None and (found := _inside(x, outer, argument)) is not None:
+        return found
+    of = functools.partial(_key, outer=outer, argument=argument)
     if isinstance(x, dict):
-        return tuple((name, _key(value)) for name, value in x.items())
+        return tuple((name, of(value)) for name, value in x.items())
     if isinstance(x, tuple | list):
-        return (type(x), *map(_key, x))
+        return (type(x), *map(of, x))
     if isinstance(x, np.ndarray | jax.Array):
         if isinstance(x, jax.core.Tracer) or x.size > LARGE:
-            raise _NotComparableError
+            raise NotComparableError
         array = np.asarray(x)
         return type(x), array.dtype.str, array.shape, array.tobytes()
     try:
         hash(x)
     except TypeError:  # a family, say: a tree of arrays
-        leaves, structure = jax.tree.flatten(x)
+        leaves, tree = jax.tree.flatten(x)
         if len(leaves) == 1 and leaves[0] is x:
             raise
-        return type(x), structure, *map(_key, leaves)
+        return type(x), tree, *map(of, leaves)
     return type(x), x

@@ -8,12 +8,14 @@ innermost first.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 from jaxtyping import PRNGKeyArray, PyTree
 
 from vijax.checks import require
-from vijax.inference.compose import Algorithm
+from vijax.contract.general import constants, general
+from vijax.inference.compose import Algorithm, of_spec
 from vijax.inference.state import Info, State, check_state
 from vijax.xla import by_value
 
@@ -93,6 +95,16 @@ def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
     wrapper.check(alg)
     init, step = (_around(kind, alg, wrapper) for kind in (_Init, _Step))
     return Algorithm(init, step, alg.spec, (*alg.wrappers, wrapper))
+
+
+def of_general(alg: Algorithm) -> tuple[Algorithm, dict[str, Any]]:
+    """The algorithm for `vijax.contract.general.general` of its model, in the same wrappers, and the arguments of its
+    programs beside hyperparameters. An algorithm with functions of a user's own is returned as it is."""
+    make = lambda model: functools.reduce(wrap, alg.wrappers, of_spec(alg.spec._replace(model=model)))
+    model, more = alg.spec.model, constants(alg.spec.model)
+    again = make(model)
+    is_made = again.init is alg.init and again.step is alg.step
+    return (make(general(model)), more) if is_made and (model.hyper or more) else (alg, {})
 
 
 def wrapper_of(alg: Algorithm, kind: type[Wrapper]) -> Any:

@@ -174,7 +174,7 @@ def _local_elbo(
 
 def _same_for(seed: int, rows: Any) -> PRNGKeyArray:
     """A key that is the same whenever this batch comes, and almost never the key of another batch."""
-    which = sum((jnp.sum(some) for some in rows or ()), start=jnp.zeros((), jnp.int32))
+    which = sum((jnp.sum(some, dtype=jnp.int32) for some in rows or ()), start=jnp.zeros((), jnp.int32))
     return jax.random.fold_in(jax.random.key(seed), which)
 
 

@@ -79,6 +79,8 @@ class LogDensity(FreeVariables):
     # True where q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves
     is_framed: bool = False
     num_directions: int = 0  # of that frame, beside standard deviations
+    # values -> scalar: the part of `log_prior` that is a prior, where it holds a likelihood too and the part is known
+    prior_part: Callable[[Values], Array] | None = None
 
     @property
     def reads_data(self) -> bool:
@@ -102,6 +104,11 @@ class LogDensity(FreeVariables):
         """Log prior of the free coordinates."""
         argument = "log_density" if self.log_lik is None else "log_prior"
         return _called(self.log_prior, argument, self.values_at(x)) + self.variables.log_prior(x)
+
+    def prior_part_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
+        """The part of it that is known to be no likelihood."""
+        own = self if self.prior_part is None else dataclasses.replace(self, log_prior=self.prior_part)
+        return own.log_prior_at(x)
 
     def log_liks_at(self, x: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
         """Log likelihood of each group."""
@@ -157,6 +164,12 @@ def log_density_of(model: Model, remedy: str) -> LogDensity:
     return model.log_density
 
 
+def with_prior(model: Model, log_prior: Callable[[Values], Array]) -> Model:
+    """A log density in one piece, of which this part is the prior: `vijax.auto` starts as far apart as it is wide."""
+    own = dataclasses.replace(model.log_density, prior_part=log_prior)
+    return by_value.remade_by(_model_of(own, model.queries), with_prior, model, log_prior)
+
+
 def frame_of(hyper: Hyper) -> Frame | None:
     """The frame in a state's hyperparameters; None where q is a density of the free coordinates themselves."""
     return hyper.get("frame")
@@ -184,7 +197,7 @@ class _Guided:
     def __post_init__(self) -> None:
         guide, framed, count = self.guide, self.is_framed, self.num_directions
         own = dataclasses.replace(self.model.log_density, guide=guide, is_framed=framed, num_directions=count)
-        made = _model_of(own, self.model.queries)
+        made = dataclasses.replace(_model_of(own, self.model.queries), form=self.model.form)
         object.__setattr__(self, "made", by_value.remade_by(made, with_guide, self.model, guide, framed, count))
 
 

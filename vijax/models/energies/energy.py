@@ -17,11 +17,13 @@ at the exact conditional it is log p(y_n | beta) itself.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.checks import require
@@ -29,7 +31,7 @@ from vijax.constrain import real
 from vijax.contract import init as starts
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.intake import cast
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.model import Estimates, Given, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers, given_by_user
 from vijax.families import Family, Product
 from vijax.families.base import as_array
@@ -50,7 +52,7 @@ from vijax.models.energies.energy_checks import (
 from vijax.models.energies.examples import check_finite, check_groups, kinds_of, shapes, values_like
 from vijax.models.energies.free_part import FreePart, split
 from vijax.tree import on_device, register
-from vijax.xla.by_value import of_functions
+from vijax.xla.by_value import NotComparableError, of_functions, structure
 from vijax.xla.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
 
 EnergyFn = Callable[..., Float[Array, ""]]
@@ -180,9 +182,10 @@ def energy_model(
     """A model from its log joint.
 
     Args:
-      globals: the globals' priors by name, or a function from `hyper` to them; `vijax.conditional(template)` for one
-        whose prior depends on other globals; `vijax.free(shape, support, log_prior)` for one on which the energy may
-        depend in any differentiable way: the weights of a network, a length scale. `stats[name]` is then its *value*.
+      globals: the globals' priors by name, each a family or a function from `hyper` to one; or a function from `hyper`
+        to all of them. `vijax.conditional(template)` for one whose prior depends on other globals;
+        `vijax.free(shape, support, log_prior)` for one on which the energy may depend in any differentiable way: the
+        weights of a network, a length scale. `stats[name]` is then its *value*.
       energy: (stats, group) -> log p(y_n, z_n | beta) less the base measures of z_n, a scalar: `stats[name]` are the
         sufficient statistics of each global and local, `group` the data of one group. Write it for one group: vijax
         batches it. The docstring of each family states its base measure: a gamma local has `shape * s["z"].log`, not
@@ -284,7 +287,13 @@ def energy_model(
         fn, local = keep_joint(fn, local, joint, data)
     prior_fn = _prior_fn(prior_energy, references, bool(hyper), free)
     of_conjugate = (fixed(fn), fixed(count), fixed(prior_fn))
-    blocks = find_blocks(*of_conjugate, prior(hyper), local(data), data, others, hyper, order, plates)
+    found_before = _key_of_checks(*of_conjugate, prior(hyper), local(data), data, hyper)
+    found_before = (found_before, tuple(order or ()), tuple(plates))
+    alike = _CHECKED.get(found_before) if free is None else None
+    if alike is not None:
+        blocks = alike.global_blocks, alike.local_blocks
+    else:
+        blocks = find_blocks(*of_conjugate, prior(hyper), local(data), data, others, hyper, order, plates)
     if free is not None:
         fn, count, prior_fn, prior, blocks = _with_free(free, fn, count, prior_fn, prior, blocks)
     shown = Shown(shapes(data), shapes(zero_stats(prior(hyper))))
@@ -292,6 +301,7 @@ def energy_model(
         require("prior" not in hyper, "prior_as_point", "no point of yours named prior", sorted(hyper))
         hyper, prior = {**hyper, "prior": prior(hyper)}, lambda hyper: hyper["prior"]
     spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start, any_size)
+    _CHECKED[found_before] = spec
     begin = _begins(init or starts.prior(), free)
     remedy = "Fresh locals of new groups are drawn by it."
     both = sample is None or (sample_locals is None) == (not local(data))
@@ -323,6 +333,19 @@ def energy_model(
         free=free,
         queries=answers(generative or given_by_user(sample, sample_locals, check), score=score, energy=spec),
     )
+
+
+_CHECKED: weakref.WeakValueDictionary[Hashable, Energy] = weakref.WeakValueDictionary()
+"""Energies whose functions were checked: those of other hyperparameters and priors need no check of their own."""
+
+
+def _key_of_checks(*of: Any) -> Hashable:
+    """The functions by structure, and the shapes of all else."""
+    arrays, others = ([x for x in of if callable(x) is is_function] for is_function in (False, True))
+    try:
+        return structure([others, jax.tree.structure(arrays), *map(np.shape, jax.tree.leaves(arrays))])
+    except (NotComparableError, TypeError, ValueError):
+        return object()
 
 
 def _split(globals: Any, hyper: Hyper, guide: Guide) -> tuple[Any, FreePart | None]:
@@ -438,16 +461,14 @@ def _with_hyper(fn: EnergyFn | None, argument: str, hyper: Hyper) -> Any:
 
 def _prior(globals: Any, hyper: Hyper, has_free: bool) -> tuple[Callable[[Hyper], Product], dict[str, Family]]:
     """hyper -> the priors, with references in the place of the hierarchical ones."""
-    given = globals if callable(globals) else lambda _: globals
-
-    def prior(hyper: Hyper) -> Product:
-        named = {n: p.template if isinstance(p, Conditional) else p for n, p in given(hyper).items()}
-        require(bool(named) or has_free, "globals", "conjugate families or free variables by name", "none")
-        return Product(named) if named else Product.empty()
-
+    given = globals(hyper) if callable(globals) else globals
+    require(bool(given) or has_free, "globals", "conjugate families or free variables by name", "none")
+    templates = lambda given: {n: p.template if isinstance(p, Conditional) else p for n, p in given.items()}
+    prior = (
+        (lambda hyper: Given.of(templates(globals(hyper)))(hyper)) if callable(globals) else Given.of(templates(given))
+    )
     require_proper("globals", prior(hyper))
-    references = {n: p.template for n, p in given(hyper).items() if isinstance(p, Conditional)}
-    return prior, references
+    return prior, {n: p.template for n, p in given.items() if isinstance(p, Conditional)}
 
 
 def _prior_fn(

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from vijax.checks import require, traceable
+from vijax.checks import require, require_arrays, traceable
 from vijax.families import Family, Product
 from vijax.families.construction import require_proper
 from vijax.families.product import unknown_name
@@ -43,9 +43,12 @@ def check_families(prior: Product, local: Mapping[str, Any]) -> None:
 
 
 def check_points(hyper: Mapping[str, Any], points: Mapping[str, Any]) -> None:
-    """Raises ValueError for a name that is a hyperparameter and a point: the energy reads both from one dict."""
+    """Raises ValueError for a name that is a hyperparameter and a point, as the energy reads both from one dict; and
+    for a module with functions among its leaves."""
     both = sorted(set(hyper) & set(points))
     require(not both, "points", "names that are not those of hyper", both, "Rename one of them.")
+    for name, value in [*hyper.items(), *points.items()]:
+        require_arrays(f"points[{name!r}]" if name in points else f"hyper[{name!r}]", value)
 
 
 def check_free(names: Collection[str], guide: Any, prior: Product, local: Mapping[str, Any]) -> None:

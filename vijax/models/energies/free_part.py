@@ -98,11 +98,14 @@ class GivenOthers:
     variables: Variables  # the variables that have these coordinates
     reads_data: ClassVar[bool] = True
     has_groups: ClassVar[bool] = False  # one bound of all of them
+    prior_part: ClassVar[None] = None
 
     def log_prior_at(self, x: Float[Array, " D"], others: Others) -> Float[Array, ""]:
         """Terms of the globals alone."""
         of = self.model.global_elbo
         return jnp.zeros((), x.dtype) if of is None else of(others.hyper, others.stats(x))
+
+    prior_part_at = log_prior_at
 
     def log_liks_at(self, x: Float[Array, " D"], data: Any, others: Others) -> Float[Array, " 1"]:
         """The bound of all groups."""

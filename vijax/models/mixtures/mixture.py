@@ -87,10 +87,11 @@ def mixture(
     xp, concentration = on_host(concentration)
     prior = Dirichlet.from_concentration(xp.broadcast_to(concentration, (size,)))
     known = None if weights is None else _probabilities(weights, size)
+    log_likelihood = emission.log_likelihood  # alone: programs do not depend on the emission's prior
 
     def energy(stats: Any, y: Array) -> Float[Array, ""]:
         log_weights = stats["weights"].log if known is None else jnp.log(known)
-        return stats["z"].one_hot @ (log_weights + emission.log_likelihood(stats["components"], y))
+        return stats["z"].one_hot @ (log_weights + log_likelihood(stats["components"], y))
 
     return energy_model(
         globals={"components": emission.prior, **({"weights": prior} if known is None else {})},
@@ -180,22 +181,24 @@ def dp_mixture(
     require(alone, "emission", "components that share nothing, for tied truncation", "tied_gaussian", remedy)
     require(tied or size > 1, "emission", "at least two components for finite truncation", size)
 
-    def globals_(hyper: Hyper) -> dict[str, Any]:
-        sticks = stick_breaking.dirichlet_process(hyper["concentration"], size if tied else size - 1)
-        return {"components": emission.prior, "sticks": sticks}
+    num_sticks = size if tied else size - 1
+    log_likelihood, rest_of = emission.log_likelihood, emission.prior if tied else None
 
     def energy(stats: Any, y: Array, hyper: Hyper) -> Float[Array, ""]:
         weights = stick_breaking.log_weights(stats["sticks"])
-        fit = emission.log_likelihood(stats["components"], y)
-        if tied:
+        fit = log_likelihood(stats["components"], y)
+        if rest_of is not None:
             stick = stick_breaking.dirichlet_process(hyper["concentration"], 1).expected_stats()
             rest = stick_breaking.log_weight_of_the_rest(weights[-1:], stick)
             weights = jnp.concatenate([weights[:-1], rest])
-            fit = jnp.concatenate([fit, emission.log_likelihood(emission.prior.expected_stats(), y)[:1]])
+            fit = jnp.concatenate([fit, log_likelihood(rest_of.expected_stats(), y)[:1]])
         return stats["z"].one_hot @ (weights + fit)
 
     return energy_model(
-        globals=globals_,
+        globals={
+            "components": emission.prior,
+            "sticks": lambda hyper: stick_breaking.dirichlet_process(hyper["concentration"], num_sticks),
+        },
         locals={"z": Categorical.from_logits(np.zeros(size + tied))},
         energy=energy,
         example=emission.example,

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import constrain
 from vijax.arguments import Size, checked
-from vijax.checks import require, require_integers
+from vijax.checks import require, require_arrays, require_integers
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
@@ -278,6 +278,7 @@ def as_network(argument: str, network: Any) -> Network:
     pair = isinstance(network, tuple) and len(network) == 2 and callable(network[0])
     remedy = "For Equinox: eqx.partition; for Flax NNX: nnx.split (see the documentation of vijax.aevb)."
     require(pair, argument, "a pair (apply, params)", type(network).__name__, remedy)
+    require_arrays(f"params of {argument}", network[1])
     return network[0], jax.tree.map(jnp.asarray, network[1])
 
 

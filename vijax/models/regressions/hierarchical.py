@@ -202,13 +202,14 @@ def _regression(
     """The model whose rows have log densities `fits` (rows of padding have `filler` or 0), with locals `augmentation`
     beside the coefficients; to be called with further globals and a start."""
     people = population(dim, covariance, **hyperprior)
+    log_density = people.log_density
     unit = MultivariateNormal.from_mean_cov(np.zeros(dim), np.eye(dim))
     check = functools.partial(check_groups, dim=dim, valid=valid, expected=expected)
 
     def energy(stats: Any, group: Group) -> Float[Array, ""]:
         padding = 0.0 if filler is None else filler(stats)
         rows = jnp.where(jnp.asarray(group[2], bool), fits(stats, group), padding)
-        return jnp.sum(rows) + people.log_density(stats["population"], stats["coefficients"])
+        return jnp.sum(rows) + log_density(stats["population"], stats["coefficients"])
 
     def model(globals: dict[str, Any] | None = None, init: starts.Init | None = None) -> Model:
         return energy_model(

@@ -17,13 +17,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
-from vijax.contract.model import Model
+from vijax.contract.model import Hyper, Model
 from vijax.contract.queries import Generative
 from vijax.families import Gamma, MultivariateNormalGamma
+from vijax.families.base import as_float
 from vijax.models.energies.energy import conditional, energy_model
 from vijax.xla.by_value import by_value
 
@@ -41,7 +43,7 @@ def ard_regression(
 
     Args:
       dim: D, columns of x; add one of ones for an intercept.
-      shape: shape of the gamma prior of the noise precision tau.
+      shape: shape of the gamma prior of the noise precision tau. A hyperparameter, as is its rate.
       rate: rate of the same prior.
       relevance_shape: shape of the gamma priors of the coefficients' own precisions a_d.
       relevance_rate: rate of the same priors.
@@ -61,15 +63,15 @@ def ard_regression(
     >>> print(jnp.abs(fit.posterior["coefficients"].location).round(1))
     [2. 0. 0.]
     """
-    constant = shape * math.log(rate) - math.lgamma(shape) - 0.5 * dim * math.log(2 * math.pi)
 
-    def energy(stats: Any, group: tuple[Float[Array, " D"], Float[Array, ""]]) -> Float[Array, ""]:
+    def energy(stats: Any, group: tuple[Float[Array, " D"], Float[Array, ""]], hyper: Hyper) -> Float[Array, ""]:
         (x, y), s = group, stats["coefficients"]
         squares = y**2 * s.precision - 2 * y * (s.precision_times_value @ x) + x @ s.precision_times_outer @ x
         return 0.5 * (s.log_precision - squares - math.log(2 * math.pi))
 
-    def prior_energy(stats: Any) -> Float[Array, ""]:
-        s, a = stats["coefficients"], stats["relevance"]
+    def prior_energy(stats: Any, hyper: Hyper) -> Float[Array, ""]:
+        s, a, shape, rate = stats["coefficients"], stats["relevance"], hyper["shape"], hyper["rate"]
+        constant = shape * jnp.log(rate) - gammaln(shape) - 0.5 * dim * math.log(2 * math.pi)
         weights = jnp.sum(a.log) - a.value @ jnp.diagonal(s.precision_times_outer)
         return 0.5 * weights + shape * s.log_precision - rate * s.precision + constant
 
@@ -79,6 +81,7 @@ def ard_regression(
         globals={"coefficients": conditional(start), "relevance": relevance},
         energy=energy,
         prior_energy=prior_energy,
+        hyper={"shape": as_float(shape), "rate": as_float(rate)},
         example=(np.ones(dim), 1.0),
         order=("coefficients", "relevance"),
         check_data=lambda data: check_pair(data, dim),

@@ -69,12 +69,12 @@ def hmm(
     [0. 9.]
     """
     emission = check_emission(emission, others)
-    size = emission.num_components
+    size, log_likelihood = emission.num_components, emission.log_likelihood
     rows = transition_concentration * np.ones((size, size)) + stickiness * np.eye(size)
 
     def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
         y, _ = group
-        fits = jax.vmap(lambda y: emission.log_likelihood(stats["components"], y))(y)
+        fits = jax.vmap(lambda y: log_likelihood(stats["components"], y))(y)
         z = stats["z"]
         chain = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
         return chain + jnp.vdot(z.unary, fits)

@@ -1,0 +1,143 @@
+"""PyMC models: their densities against PyMC's own, posteriors, batches, errors. PyMC is large, and in the extra `pymc`
+alone: without it these tests are skipped."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import vijax as vi
+
+pymc = pytest.importorskip("pymc", reason="needs PyMC: pip install pymc")
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 2))
+Y = X @ [1.0, -1.0] + 0.5 * RNG.normal(size=40)
+SIGNS = (Y > 0).astype(int)
+EFFECTS, ERRORS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+
+
+def regression():
+    data = pymc.Data("x", X)
+    w, sd = pymc.Normal("w", 0, 1, dims="column"), pymc.HalfNormal("sd", 1)
+    pymc.Deterministic("doubled", 2 * sd)
+    pymc.Normal("y", data @ w, sd, observed=Y)
+
+
+def schools():
+    mu, tau = pymc.Normal("mu", 0, 5), pymc.HalfCauchy("tau", 5)
+    z = pymc.Normal("z", shape=8)
+    pymc.Normal("y", pymc.Deterministic("theta", mu + tau * z), ERRORS, observed=EFFECTS)
+
+
+def logistic():
+    w = pymc.StudentT("w", 3, mu=0, sigma=2, shape=2)
+    pymc.Bernoulli("y", logit_p=X @ w, observed=SIGNS)
+
+
+def mixture():
+    p = pymc.Dirichlet("p", np.ones(2))
+    means = pymc.Normal("means", 0, 5, shape=2, transform=pymc.distributions.transforms.ordered, initval=[-1.0, 1.0])
+    pymc.NormalMixture("y", p, means, 1.0, observed=Y)
+
+
+def volatility():
+    step, nu = pymc.Exponential("step", 10.0), pymc.Exponential("nu", 0.1)
+    walk = pymc.GaussianRandomWalk("walk", sigma=step, init_dist=pymc.Normal.dist(0, 1), shape=40)
+    pymc.StudentT("y", nu, lam=pymc.math.exp(-2 * walk), observed=Y)
+
+
+def covariances():
+    cholesky, *_ = pymc.LKJCholeskyCov("cov", 2, 2, sd_dist=pymc.Exponential.dist(1.0))
+    mean = pymc.Uniform("mean", -3, 3, shape=2)
+    pymc.MvNormal("y", mean, chol=cholesky, observed=X)
+    pymc.Potential("pull", -pymc.math.sum(mean**2))
+
+
+GALLERY = [regression, schools, logistic, mixture, volatility, covariances]
+
+
+def built(of):
+    with pymc.Model(coords={"column": ["first", "second"]}) as model:
+        of()
+    return model
+
+
+@pytest.mark.parametrize("of", GALLERY)
+def test_densities_and_values_are_those_of_pymc(of):
+    model = built(of)
+    with jax.enable_x64(True):
+        ours = vi.from_pymc(model).log_density
+    theirs, values = model.compile_logp(), model.compile_fn(model.unobserved_value_vars)
+    prior = model.compile_logp(vars=model.free_RVs)
+    names = [x.name for x in model.unobserved_value_vars]
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        point = {name: rng.normal(size=np.shape(x)) for name, x in model.initial_point().items()}
+        with jax.enable_x64(True):
+            given = {name: jnp.asarray(x) for name, x in point.items()}
+            assert float(ours.log_prior(given)) == pytest.approx(float(theirs(point)), rel=1e-6)
+            assert float(ours.prior_part(given)) == pytest.approx(float(prior(point)), rel=1e-6)
+            derived = given if ours.derived is None else {**given, **ours.derived(given)}
+        assert sorted(derived) == sorted(names)
+        for name, value in zip(names, values(point), strict=True):
+            np.testing.assert_allclose(derived[name], value, rtol=1e-9, atol=1e-12)
+
+
+def test_nothing_of_the_process_is_changed():
+    flags, precise = os.environ.get("XLA_FLAGS"), jax.config.jax_enable_x64
+    vi.from_pymc(built(regression))
+    assert (os.environ.get("XLA_FLAGS"), jax.config.jax_enable_x64) == (flags, precise)
+
+
+def test_draws_are_inference_data_with_the_names_of_the_model():
+    model = built(regression)
+    fit = vi.auto(vi.from_pymc(model), key=KEY, richer=False)
+    posterior = vi.adapters.to_inference_data(fit, model, KEY, 500).posterior
+    assert posterior.w.dims == ("chain", "draw", "column")
+    assert list(posterior.coords["column"].values) == ["first", "second"]
+    assert set(posterior.data_vars) == {"w", "sd", "doubled"}
+    np.testing.assert_allclose(posterior.w.values.mean((0, 1)), np.linalg.lstsq(X, Y)[0], atol=0.1)
+
+
+def batched(batch_size=10):
+    x, y = pymc.Minibatch(X, Y, batch_size=batch_size)
+    w, sd = pymc.Normal("w", 0, 1, shape=2), pymc.HalfNormal("sd", 1)
+    pymc.Normal("y", x @ w, sd, observed=y, total_size=40)
+
+
+def test_a_minibatch_is_dealt_by_vijax_and_all_rows_are_the_whole_density():
+    whole, parts = built(regression), vi.from_pymc(built(batched))
+    point = {"w": jnp.array([0.5, -0.2]), "sd_log__": jnp.array(0.3)}
+    of = parts.log_density
+    rows = sum(float(of.log_lik(point, (x, y))) for x, y in zip(X, Y, strict=True))
+    assert rows + float(of.log_prior(point)) == pytest.approx(float(whole.compile_logp()(point)), rel=1e-5)
+    fit = vi.fit(vi.ngvi(parts), key=KEY, num_steps=400, batch_size=10)
+    w = fit.sample(KEY, 500)["w"].mean(0)
+    np.testing.assert_allclose(w, np.linalg.lstsq(X, Y)[0], atol=0.15)
+
+
+def test_what_cannot_be_a_density_of_free_variables_is_refused_by_name():
+    with pymc.Model() as counts:
+        pymc.Normal("y", pymc.Poisson("n", 3.0), 1.0, observed=Y)
+    with pytest.raises(
+        ValueError, match=r"model: variable 'n': expected a continuous variable, got a discrete one\. Sum"
+    ):
+        vi.from_pymc(counts)
+    with pymc.Model() as seen:
+        pymc.Normal("y", 0.0, 1.0, observed=Y)
+    with pytest.raises(ValueError, match="model: expected unknown variables, got none"):
+        vi.from_pymc(seen)
+    with pytest.raises(ValueError, match=r"model: expected a pymc\.Model, got function"):
+        vi.from_pymc(regression)
+    with pymc.Model() as two:
+        w = pymc.Normal("w", 0, 1, shape=2)
+        x, y = pymc.Minibatch(X, batch_size=4), pymc.Minibatch(Y, batch_size=4)
+        pymc.Normal("y", x @ w, 1.0, observed=y, total_size=40)
+    with pytest.raises(
+        ValueError, match=r"model: expected data of one pymc\.Minibatch, got 2 of them\. Give all data to"
+    ):
+        vi.from_pymc(two)
