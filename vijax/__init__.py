@@ -9,15 +9,15 @@
 
 `print(fit)` says what was found, `fit.summary()` the posterior, `fit.verdict` whether to trust it. The names by group:
 
-a model: models (ready ones), energy_model, conditional, free, density, model, from_numpyro, from_pymc, from_tfp,
-  check_energy, Model, LocalElbo
+a model: models (ready ones), glmm (a formula), energy_model, conditional, free, density, model, from_numpyro,
+  from_pymc, from_tfp, check_energy, Model, LocalElbo
 its parts: families (Normal, Gamma, ...: `vi.Normal` is `vi.families.Normal`), Family, Product, constrain, likelihood,
   init, sites
 an algorithm: auto (chooses), cavi, em, map, memoized, svi, ssvi, ssvi_a, pg_svi; of any density ngvi, bam, advi, bbvi,
   dadvi; of networks aevb
 its choices: compose, estimand, estimator, update, estep, expectation, guides, step_size, messages, objective, learn,
   Algorithm, State, Info, Result
-around it: warm, averaged, over_axis, part_of, whole, topics
+around it: warm, averaged, over_axis, part_of, whole, topics, scale (many devices)
 a run: fit, Fit, Progress, Status, Minibatch, Documents, data, checkpoint, load, DivergedError, ForgottenWarning,
   SkippedStepsWarning
 what it is worth: trust, evaluate, plots, reference, linear_response, at
