@@ -242,15 +242,14 @@ class backtracking:
           Where the accepted step leads, its size, and the number of trials that were refused.
         """
 
-        def shrink(carry: tuple) -> tuple:
+        def attempt(carry: tuple) -> tuple:  # the first one too: the program holds one trial
             _, rho, _, count = carry
-            smaller = scale_beta(rho, self.shrink)
-            trial = step(smaller)
-            return trial, smaller, ~serves(trial), count + 1
+            rho = jnp.where(count < 0, rho, scale_beta(rho, self.shrink))
+            trial = step(rho)
+            return trial, rho, ~serves(trial), count + 1
 
-        first = step(rho)
-        carry = (first, rho, ~serves(first), jnp.int32(0))
-        trial, rho, refused, count = jax.lax.while_loop(lambda c: c[2] & (c[3] < self.max_trials), shrink, carry)
+        carry = (stay, rho, jnp.array(True), jnp.int32(-1))
+        trial, rho, refused, count = jax.lax.while_loop(lambda c: c[2] & (c[3] < self.max_trials), attempt, carry)
         return tree.select(refused, stay, trial), rho, count
 
 

@@ -80,6 +80,24 @@ def test_form_against_dense_algebra(name, precision):
     close(new_v, np.diag(NEW @ np.linalg.solve(precision_w, NEW.T)))
 
 
+@pytest.mark.parametrize("size", [5, 257])  # as one block, and in blocks of unequal sizes
+def test_form_of_a_root_against_dense_algebra(size):
+    rng = np.random.default_rng(1)
+    x, a, g = rng.normal(size=(size, size)), rng.normal(size=size), rng.gamma(1.0, size=size)
+    g[2] = -1e-3
+    k = x @ x.T / size + 0.1 * np.eye(size)
+    cov = np.linalg.inv(np.linalg.inv(k) + np.diag(g))
+    with jax.enable_x64(True):
+        root, sites = FeatureForm.root_of(jnp.asarray(k)), Sites(jnp.asarray(a), jnp.asarray(g))
+        for form in (root, FeatureForm(root.features)):
+            factor = jax.jit(form.condition)(sites)
+            mean, variance = form.marginals(factor)
+            close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+            close(mean, cov @ a)
+            close(variance, np.diag(cov))
+            close(factor.log_det, np.linalg.slogdet(np.eye(size) + k @ np.diag(g))[1])
+
+
 def test_sites_are_an_exponential_family():
     """Mean statistics, Fisher products and KL against autodiff of A, and the solve against the product."""
     with jax.enable_x64(True):

@@ -169,7 +169,7 @@ class _OfWeights(Prior):
 
     @abc.abstractmethod
     def _precision(self, g: Array) -> Float[Array, "dim dim"]:
-        """P."""
+        """P, or its lower triangle alone."""
 
     @abc.abstractmethod
     def _linear(self, a: Array) -> Float[Array, " dim"]:
@@ -178,7 +178,7 @@ class _OfWeights(Prior):
     def condition(self, sites: Sites) -> Factor:
         """One Cholesky factorisation of P: the posterior of w is N(P^-1 X' a, P^-1)."""
         linear = self._linear(sites.linear)
-        cholesky = jnp.linalg.cholesky(self._precision(sites.precision))
+        cholesky = jnp.linalg.cholesky(self._precision(sites.precision), symmetrize_input=False)
         w = cho_solve((cholesky, True), linear)
         return Factor(cholesky, w, _log_det(cholesky), w @ w)
 
@@ -187,7 +187,7 @@ class _OfWeights(Prior):
         tried = jax.lax.cond(
             jnp.all(sites.precision >= 0),
             lambda: jnp.array(True),
-            lambda: jnp.all(jnp.isfinite(jnp.linalg.cholesky(self._precision(sites.precision)))),
+            lambda: jnp.all(jnp.isfinite(self.condition(sites).cholesky)),
         )
         return sites.finite() & tried
 
@@ -204,6 +204,14 @@ class FeatureForm(_OfWeights):
     """
 
     features: Float[Array, "sites dim"]
+    is_root: bool = dataclasses.field(default=False, metadata={"static": True})
+    """True where row n of the features is zero but for its last n + 1 columns, as `root_of` makes them."""
+
+    @classmethod
+    def root_of(cls, kernel: Float[Array, "sites sites"]) -> FeatureForm:
+        """X X' = K, the columns of the Cholesky factor from the last to the first: then C^-1 x_n begins with the zeros
+        of x_n, and a third of the work on P and on all variances is left."""
+        return cls(jnp.linalg.cholesky(kernel)[:, ::-1], True)
 
     @property
     def num_sites(self) -> int:
@@ -212,6 +220,13 @@ class FeatureForm(_OfWeights):
     def rows(self, rows: Int[Array, " rows"] | None) -> Any:
         """Features of these sites."""
         return self.features if rows is None else self.features[rows]
+
+    def marginals(self, factor: Factor, rows: Int[Array, " rows"] | None = None) -> tuple[Array, Array]:
+        if rows is not None or not self.is_root:
+            return self.predict(factor, self.rows(rows))
+        part = lambda i, j: (factor.cholesky[-j:, -j:], self.features[i:j, -j:])  # sites i to j, without their zeros
+        variances = [jnp.sum(_whitened_rows(*part(i, j)) ** 2, 1) for i, j in _blocks(self.num_sites)]
+        return self.features @ factor.weights, jnp.concatenate(variances)
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of predictors with features `new`, (T, D)."""
@@ -230,8 +245,18 @@ class FeatureForm(_OfWeights):
         return self.features.T @ a
 
     def _precision(self, g: Array) -> Float[Array, "dim dim"]:
-        unit = jnp.eye(self.features.shape[1], dtype=self.features.dtype)
-        return unit + self.features.T @ (g[:, None] * self.features)
+        size = self.features.shape[1]
+        lower = jnp.eye(size, dtype=self.features.dtype)
+        for i, j in _blocks(size):
+            x = self.features[size - j if self.is_root else 0 :]  # rows before are zero in the columns i to j
+            lower = lower.at[i:, i:j].add(x[:, i:].T @ (g[-len(x) :, None] * x[:, i:j]))
+        return lower
+
+
+def _blocks(size: int) -> list[tuple[int, int]]:
+    """The begin and end of blocks of a triangle, in four for large ones: more gain little."""
+    ends = [size * i // 4 for i in range(1, 5)] if size >= 256 else [size]
+    return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
 def _whitened_rows(cholesky: Float[Array, "dim dim"], new: Float[Array, "T dim"]) -> Float[Array, "T dim"]:

@@ -68,7 +68,8 @@ class SitePosterior(Family):
         """This posterior with its factor worked out once, and all its marginals if `means`: XLA would factorise anew
         for each use. Arithmetic on it returns an object without them."""
         q = self.with_naturals(self)
-        object.__setattr__(q, "_factor", self.prior.condition(self.sites))
+        object.__setattr__(q, "_factor", self.condition())
+        object.__setattr__(q, "_marginals", self._marginals)
         if means:
             object.__setattr__(q, "_marginals", q.marginals())
         return q
