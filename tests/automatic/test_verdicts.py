@@ -355,6 +355,26 @@ def test_labels_that_may_be_exchanged_are_found(name):
     )  # they are where they were
 
 
+def test_a_report_prints_modes_of_nested_variables():
+    mode = report.FoundMode({"a": {"b": np.ones(2)}, "c": np.float64(0.5)}, -1.0, -2.0, 16)
+    printed = repr(report.Report(report.Estimate(-2.0, 0.1), [mode], 0.0, 0.0, "converged", "Converged."))
+    assert "mode 1: 16 starts, bound -2.00, at a.b [1.0, 1.0]; c 0.5" in printed
+
+
+def test_a_sphere_has_no_labels():
+    """Its entries may be exchanged as they may be turned: no order of theirs is a labelling."""
+    shell = vi.density({"x": vi.free(3)}, lambda v: -0.5 * (jnp.linalg.norm(v["x"]) - 9) ** 2)
+    assert density_checks.exchanges(Target.of(shell, None), np.array([8.0, 4.0, 1.0]), np.full(3, 0.1)) == []
+
+
+def test_rounding_makes_no_labels():
+    """The density is known to a nat, so that some exchanges of entries that differ cannot be seen at four points."""
+    at = 1.2 * np.arange(8)
+    normal = vi.density({"x": vi.free(8)}, lambda v: -0.5 * jnp.sum((v["x"] - jnp.asarray(at)) ** 2) - 1e5)
+    target = Target.of(normal, None)
+    assert [density_checks.exchanges(target, at, np.ones(8), seed) for seed in range(40)] == [[]] * 40
+
+
 def test_a_mixture_says_that_its_labels_can_be_exchanged():
     y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, 50) for m in (-2.0, 2.0)]).astype(np.float32)
     fit = vi.auto(LABELLED["a share"][0], y, key=KEY, richer=False)

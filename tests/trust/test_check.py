@@ -160,6 +160,14 @@ def test_data_that_are_too_large_for_a_minute_are_said(monkeypatch):
     assert [name for name, one in checks.items() if one.made] == ["linear response", "restarts"]
 
 
+def test_of_very_many_numbers_only_predictions_and_other_starts_are_checked(monkeypatch):
+    monkeypatch.setattr(sys.modules["vijax.trust.check"], "MOST_NUMBERS", 0)
+    verdict = checked(fitted(8, 4))
+    assert [name for name, one in verdict.checks.items() if one.made] == ["predictive checks", "restarts"]
+    assert "The globals are 1 numbers; up to 0 are looked at one by one." in str(verdict)
+    assert "of q may be off is not known." in str(verdict)
+
+
 def test_the_verdict_of_a_row_that_judges_nothing_names_the_call():
     assert "vijax.trust.check(fit, data, key=key)" in fitted(8, 4).verdict
 

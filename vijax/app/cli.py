@@ -243,6 +243,22 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
     return 0
 
 
+def check(run: Path, /, *, seed: int = 0, training: str | None = None) -> int:
+    """Checks how far the posterior of a run can be trusted, in about a minute: importance weights, short chains, linear
+    response, predictive checks, other starts. The verdict is on the run's page from then on.
+
+    Args:
+      run: folder of a run that has ended.
+      seed: seed of all draws.
+      training: see `vijax transform`.
+    """
+    from vijax.app.runs.checked import check_run
+
+    verdict = check_run(run, seed, training, say_to_stderr)
+    print(printable(str(verdict)))
+    return 0 if verdict.usable else UNUSABLE
+
+
 def report(run: Path, /, *, name: tuple[str, ...] = ()) -> int:
     """Writes report.html, summary.txt and the figures again, also of a run that has not ended.
 
@@ -323,7 +339,7 @@ def version() -> int:
     return 0
 
 
-RUNS = (fit, resume, compare, summary, topics, transform, predict, shares, evaluate, report)
+RUNS = (fit, resume, compare, summary, topics, transform, predict, shares, evaluate, check, report)
 OTHERS = (init, prepare, configs, settings, version)
 COMMANDS: dict[str, Callable[..., int]] = {each.__name__: each for each in (*RUNS, *OTHERS)}
 

@@ -195,7 +195,7 @@ def target_of(model: OfFree, batch: Minibatch, *given: PyTree) -> Target:
 MOST_LABELS, MOST_SETS, MOST_ORDERS = 12, 64, 120
 """Longest axis whose entries are taken for labels; number of sets of variables that are tried, the largest ones first;
 and of orders under which copies of a mode are looked for."""
-POINTS = 4  # number of points at which the density is compared
+POINTS, FIRST = 16, 4  # number of points at which the density is compared, and of those that most pairs are refused at
 SAME = 100.0  # values that differ by less than so many times their rounding are the same
 ELSEWHERE = 1.0  # standard deviations by which an exchange must move some coordinate of a mode, to be one of labels
 
@@ -233,7 +233,7 @@ def exchanges(
     target: Target, mode: Float[np.ndarray, " D"], sds: Float[np.ndarray, " D"], seed: int = 0
 ) -> list[Exchange]:
     """Finds the labels that may be exchanged. Entries whose exchange moves the mode by less than `ELSEWHERE` standard
-    deviations of q (`sds`) are no labels."""
+    deviations of q (`sds`) are no labels; nor are those of a sphere, whose turns leave the density as it is too."""
     variables, found = target.variables, []
     points = mode + 2 * sds * np.random.default_rng([seed, 13]).normal(size=(POINTS, target.dim))
     before = target.values(points)
@@ -249,8 +249,12 @@ def exchanges(
                 moved = np.abs(_reordered(variables, along, order, mode[None])[0] - mode) / sds
                 if moved.max() <= ELSEWHERE:
                     continue
-                gaps = np.abs(target.values(_reordered(variables, along, order, points)) - before)
-                if np.all(gaps <= rounding):
+                other = _reordered(variables, along, order, points)
+                differs = lambda x, part: np.any(np.abs(target.values(x[part]) - before[part]) > rounding[part])
+                if differs(other, slice(FIRST)) or differs(other, slice(FIRST, None)):
+                    continue
+                turned = _turned(variables, along, pair, points)
+                if np.array_equal(turned, points) or differs(turned, slice(None)):
                     same.append(pair)
             if same:
                 names = variables.names_at(_coordinates_of(variables, along))
@@ -293,6 +297,22 @@ def _reordered(
                 part = (logits - logits[..., -1:])[..., :-1]
             else:
                 part = np.take(part, order, axis + 1)
+        x[:, begin:end] = part.reshape(len(x), -1)
+    return x
+
+
+def _turned(
+    variables: Variables, along: tuple[Axes, ...], pair: tuple[int, int], x: Float[np.ndarray, "points D"]
+) -> Float[np.ndarray, "points D"]:
+    """Returns the coordinates of points, turned by 45 degrees in the plane of two entries; shares stay."""
+    x, turn = x.copy(), np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2.0)
+    for (i, axes), (begin, end) in zip(along, _spans(variables, along), strict=True):
+        leaf = variables.leaves[i]
+        part = x[:, begin:end].reshape(len(x), *leaf.free_shape)
+        for axis in axes:
+            if axis >= 0 and not (isinstance(leaf.support, simplex) and axis == len(leaf.shape) - 1):
+                entries = np.moveaxis(part, axis + 1, -1)  # a view
+                entries[..., list(pair)] = entries[..., list(pair)] @ turn
         x[:, begin:end] = part.reshape(len(x), -1)
     return x
 

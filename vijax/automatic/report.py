@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 from scipy import special
@@ -210,7 +211,9 @@ WIDTH, MOST_SHOWN = 100, 8  # characters of a line, and modes, of a printed repo
 
 def _of_mode(mode: FoundMode) -> str:
     elbo = "far below the best" if mode.elbo is None else f"bound {mode.elbo:.2f}"
-    values = "; ".join(f"{name} {brief(np.asarray(x).round(4))}" for name, x in mode.values.items())
+    leaves = jax.tree_util.tree_leaves_with_path(mode.values)
+    named = ((jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in leaves)
+    values = "; ".join(f"{name} {brief(np.asarray(x).round(4))}" for name, x in named)
     return textwrap.shorten(f"{mode.num_starts} starts, {elbo}, at {values}", WIDTH)
 
 

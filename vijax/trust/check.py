@@ -37,6 +37,7 @@ SECONDS = 20.0  # of restarts
 WORTH = 1.0  # nats by which another start must end higher
 BY_CHANCE = 0.003  # the probability that some statistic of data from the model is called unlike the data
 COLUMNS = 32  # columns of data up to which each has statistics of its own
+MOST_NUMBERS = 20_000  # of the globals, each of which is looked at by itself
 ENOUGH = 50.0  # effective draws from which on moments are judged by weights
 
 
@@ -88,6 +89,16 @@ class Quantity(NamedTuple):
     log_sd_error: float
     log_sd_by: str
 
+    @property
+    def mean_within(self) -> float:
+        """Standard deviations of q by which the mean may be off: two standard errors are added."""
+        return abs(self.mean_off) + 2 * self.mean_error
+
+    @property
+    def log_sd_within(self) -> float:
+        """The same of the logarithm of the standard deviation."""
+        return abs(self.log_sd_off) + 2 * self.log_sd_error
+
 
 class Verdict(NamedTuple):
     """The result of `vijax.trust.check`: `print(verdict)` says it in words.
@@ -109,7 +120,8 @@ class Verdict(NamedTuple):
         judged = f"{made} of {len(self.checks)} checks could be made, and "
         lines = [judged + (f"{len(self.faults)} fault(s) were found." if self.faults else "found no fault.")]
         lines += [f"- {fault}" for fault in self.faults]
-        lines.append("How far means and standard deviations of q may be off (two standard errors included):")
+        within = "(two standard errors included):" if self.quantities else "is not known."
+        lines.append(f"How far means and standard deviations of q may be off {within}")
         variables: dict[str, list[Quantity]] = {}
         for one in self.quantities:
             variables.setdefault(one.name.split("[")[0], []).append(one)
@@ -121,15 +133,13 @@ class Verdict(NamedTuple):
 
 def _off(rows: Sequence[Quantity]) -> str:
     """Says how far the numbers of one variable may be off: the worst mean and the worst standard deviation."""
-    most = lambda value, error: -1.0 if np.isnan(value) else abs(value) + 2 * error
-    mean = max(rows, key=lambda one: most(one.mean_off, one.mean_error))
-    sd = max(rows, key=lambda one: most(one.log_sd_off, one.log_sd_error))
+    mean = max(rows, key=lambda one: np.nan_to_num(one.mean_within, nan=-1.0))
+    sd = max(rows, key=lambda one: np.nan_to_num(one.log_sd_within, nan=-1.0))
     told = []
     if mean.mean_by:
-        told.append(f"means by up to {most(mean.mean_off, mean.mean_error):.2f} sd ({mean.name}, {mean.mean_by})")
+        told.append(f"means by up to {mean.mean_within:.2f} sd ({mean.name}, {mean.mean_by})")
     if sd.log_sd_by:
-        factor = np.exp(most(sd.log_sd_off, sd.log_sd_error))
-        told.append(f"sds by up to a factor of {factor:.2f} ({sd.name}, {sd.log_sd_by})")
+        told.append(f"sds by up to a factor of {np.exp(sd.log_sd_within):.2f} ({sd.name}, {sd.log_sd_by})")
     return "; ".join(told) or "not known: no check could judge it"
 
 
@@ -167,14 +177,19 @@ def check(fit: Fit, data: Any = None, *, key: PRNGKeyArray, restarts: int = 4) -
     """
     require(isinstance(fit, Fit), "fit", "what a fit returned", type(fit).__name__)
     require_integers(restarts=restarts)
-    q = _numbers(fit.sample(key, DRAWS))
+    number = sum(x.size for x in jax.tree.leaves(jax.eval_shape(lambda key: fit.sample(key, 1), key)))
+    few = number <= MOST_NUMBERS
+    q = _numbers(fit.sample(key, DRAWS)) if few else {}
     checks: dict[str, Callable[[PRNGKeyArray], Check]] = {
         "importance weights": lambda key: _weights(fit, data, key),
         "short chains": lambda key: _chains(fit, data, key),
         "linear response": lambda key: _response(fit, data, q, key),
-        "predictive checks": lambda key: _replicated(fit, data, key),
-        "restarts": lambda key: _restarts(fit, data, restarts, key),
     }
+    if not few:
+        many = f"The globals are {number:,} numbers; up to {MOST_NUMBERS:,} are looked at one by one."
+        checks = dict.fromkeys(checks, lambda key: Check(many, made=False))
+    checks["predictive checks"] = lambda key: _replicated(fit, data, key)
+    checks["restarts"] = lambda key: _restarts(fit, data, restarts, key)
     found = {name: _tried(make, jax.random.fold_in(key, i)) for i, (name, make) in enumerate(checks.items())}
     quantities = [_quantity(name, x, found) for name, x in q.items()]
     faults = [f"The fit itself says: {fit.verdict}"] if fit.status in FAILED or not fit.usable else []
