@@ -95,7 +95,17 @@ def test_the_run_folder_has_the_topics_of_every_document(run, topic_of_block):
     found = rows_of(run / "doc_topics.csv")
     assert [row["id"] for row in found] == [f"{i:04d}" for i in range(66)]  # in the order of the file, as written
     assert [row["stars"] for row in found] == [str(i % 5) for i in range(66)]
-    assert list(found[0]) == ["document", "id", "stars", "words", "topic", "share_0", "share_1", "share_2"]
+    assert list(found[0]) == [
+        "document",
+        "id",
+        "stars",
+        "words",
+        "topic",
+        "topic_label",
+        "share_0",
+        "share_1",
+        "share_2",
+    ]
     shares = np.array([[float(row[f"share_{k}"]) for k in range(3)] for row in found])
     np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
     assert [int(row["topic"]) for row in found] == [topic_of_block[i % 3] for i in range(66)]
@@ -122,7 +132,7 @@ def test_new_documents_get_shares_and_unknown_words_are_counted(loaded):
     assert found["words"].tolist() == [3, 2, 0]
     np.testing.assert_allclose(found["share"][2], 1 / 3, atol=1e-6)  # nothing known of it: the prior
     assert "2 of 7 tokens are of words that are not in the vocabulary: they are left out." in found.notes
-    assert list(found.columns()) == ["document", "words", "topic", "share_0", "share_1", "share_2"]
+    assert list(found.columns()) == ["document", "words", "topic", "topic_label", "share_0", "share_1", "share_2"]
     assert len(found) == 3
 
 

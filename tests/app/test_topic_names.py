@@ -30,6 +30,9 @@ def test_a_run_names_its_topics_everywhere(tmp_path, capsys):
         said = capsys.readouterr().out
         assert "animals: " in said
         assert "money: " in said
+    labels = [line.split(",")[-3:] for line in (run / "doc_topics.csv").read_text().splitlines()]
+    assert labels[0] == ["topic_label", "share_0", "share_1"]
+    assert {label for label, *_ in labels[1:]} == {"animals", "money"}
     page = (run / "report.html").read_text()
     assert '"name":"animals","label":"animals"' in page
     assert "1 animals</a>" in page

@@ -11,12 +11,13 @@ from vijax.families.discrete.by_word import DirichletByWord, TransposedDirichlet
 
 KEY = jax.random.key(0)
 CONCENTRATION = jnp.asarray(np.random.default_rng(0).gamma(0.7, 1.5, (3, 9)) + 0.05)
-BASES = [jnp.asarray(0.05), jnp.linspace(0.02, 0.05, 9)]
+BASES = [jnp.asarray(0.05), jnp.linspace(0.02, 0.05, 9), jnp.linspace(0.02, 0.05, 27).reshape(3, 9)]
+NAMES = ["scalar", "vector", "matrix"]
 WORDS = [np.array([0, 4, 5, 9, 10]), np.array([2, 3]), np.arange(9), np.array([1, 3, 4, 5, 6, 7, 8, 9, 10])]
 OK = jnp.array(True)
 
 
-@pytest.mark.parametrize("base", BASES, ids=["scalar", "vector"])
+@pytest.mark.parametrize("base", BASES, ids=NAMES)
 @pytest.mark.parametrize("words", WORDS, ids=["padded", "few", "all", "padded-to-all"])
 def test_columns_are_the_aggregated_law(base, words):
     q = DirichletByWord.of(Dirichlet(CONCENTRATION), base)
@@ -28,11 +29,11 @@ def test_columns_are_the_aggregated_law(base, words):
     rest = np.delete(got, np.flatnonzero(known), axis=1)
     assert np.all(rest > 0)
     assert np.all(rest == rest[:, :1])  # equal parts
-    eta = np.broadcast_to(base, (9,))
-    prior = np.asarray(prior_columns(base, jnp.asarray(words), 9, 3).concentration)
+    eta = np.broadcast_to(base, (3, 9)).T
+    prior = np.asarray(prior_columns(q.base, jnp.asarray(words), 9, 3).concentration)
     assert prior.shape == got.T.shape
-    np.testing.assert_allclose(prior[: len(words)][known], np.repeat(eta[words[known], None], 3, axis=1), rtol=1e-6)
-    np.testing.assert_allclose(prior.sum(0), eta.sum(), rtol=1e-6)
+    np.testing.assert_allclose(prior[: len(words)][known], eta[words[known]], rtol=1e-6)
+    np.testing.assert_allclose(prior.sum(0), eta.sum(0), rtol=1e-6)
 
 
 def test_draws_of_columns_are_draws_of_all():
@@ -46,7 +47,7 @@ def test_draws_of_columns_are_draws_of_all():
 
 
 @pytest.mark.parametrize("rho", [0.3, 1.0, 1 - 1e-13])
-@pytest.mark.parametrize("base", BASES, ids=["scalar", "vector"])
+@pytest.mark.parametrize("base", BASES, ids=NAMES)
 def test_a_step_of_the_columns_is_one_of_all(rho, base):
     with jax.enable_x64(True):
         base, c, words = jnp.asarray(base, float), jnp.asarray(CONCENTRATION, float), jnp.array([0, 4, 5, 9])
@@ -54,7 +55,7 @@ def test_a_step_of_the_columns_is_one_of_all(rho, base):
         for _ in range(3):
             message = jax.random.uniform(KEY, (3, 3), float) * 5
             seen = q.columns(words)
-            target = prior_columns(base, words, 9, 3).concentration + jnp.pad(message.T, ((0, 2), (0, 0)))
+            target = prior_columns(q.base, words, 9, 3).concentration + jnp.pad(message.T, ((0, 2), (0, 0)))
             to = seen.with_naturals(((1 - rho) * seen.concentration + rho * target,))
             q = q.moved(words, to, jnp.asarray(1 - rho), OK)
             c = (1 - rho) * c + rho * (base + jnp.zeros_like(c).at[:, words[:3]].add(message))

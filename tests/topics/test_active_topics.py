@@ -106,7 +106,10 @@ def log_dirichlet(concentration):
 ESTEPS = {"mean field": vi.estep.mean_field, "cvb0": vi.estep.cvb0}
 
 
-@pytest.mark.parametrize("eta", [0.05, np.linspace(0.02, 0.3, V)], ids=["scalar", "vector"])
+ETAS = {"scalar": 0.05, "vector": np.linspace(0.02, 0.3, V), "matrix": np.linspace(0.02, 0.3, K * V).reshape(K, V)}
+
+
+@pytest.mark.parametrize("eta", list(ETAS.values()), ids=list(ETAS))
 @pytest.mark.parametrize("name", list(ESTEPS))
 def test_all_topics_are_the_dense_step(name, eta):
     with jax.enable_x64(True):

@@ -31,6 +31,7 @@ def run(alg, steps, **more):
 MODELS = {
     "lda": lambda: lda(),
     "lda, eta by word": lambda: lda(eta=np.linspace(0.02, 0.3, V)),
+    "lda, eta of each topic": lambda: lda(eta=np.linspace(0.02, 0.3, K * V).reshape(K, V)),
     "lda, cvb0": lambda: lda(estep=vi.estep.cvb0()),
     "simple mixture": lambda: vi.models.simple_mixture(K, V),
     "ctm": lambda: vi.models.ctm(K, V),
@@ -94,7 +95,11 @@ def test_the_reported_objective_is_the_dense_one_when_it_is_evaluated():
     np.testing.assert_array_equal(lazy["penalty"][1:4], lazy["penalty"][0])
 
 
-@pytest.mark.parametrize("base", [0.05, np.linspace(0.02, 0.3, 1003)], ids=["one eta", "eta by word"])
+@pytest.mark.parametrize(
+    "base",
+    [0.05, np.linspace(0.02, 0.3, 1003), np.linspace(0.02, 0.3, 3009).reshape(3, 1003)],
+    ids=["one", "V", "K x V"],
+)
 @pytest.mark.parametrize("most", [1.0, 1e6], ids=["many words", "one word has nearly all"])
 def test_the_divergence_by_words_is_the_dense_one(base, most, monkeypatch):
     """Also where the last block of words begins in the one before it."""

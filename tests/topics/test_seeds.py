@@ -40,10 +40,6 @@ def test_a_word_that_is_not_there_is_refused_with_the_nearest():
         seeded([["apple1"], ["apple2"]], VOCABULARY, 1)
 
 
-def test_steps_by_words_want_one_concentration_for_all_topics():
-    """Asked for, they are refused; where nothing is said, steps are on all words."""
-    model = vi.models.lda(2, 18, eta=seeded([["apple1"]], VOCABULARY, 2))
-    with pytest.raises(ValueError, match="by_words: expected concentrations that are the same in all topics"):
-        vi.svi(model, lazy=True)
+def test_concentrations_of_another_shape_are_refused():
     with pytest.raises(ValueError, match=r"eta: expected a scalar, shape \(18,\) or \(3, 18\), got"):
         vi.models.lda(3, 18, eta=np.ones((2, 18)))

@@ -267,10 +267,10 @@ def report(run: Path, /, *, name: tuple[str, ...] = ()) -> int:
       name: names of topics, for all outputs from now on: --name "0: politics" "7: film".
     """
     from vijax.app.page.pages import write_pages
-    from vijax.app.runs.run_folder import keep_names
+    from vijax.app.runs.results import rename_topics
 
     if name:
-        keep_names(run, name)
+        rename_topics(run, name)
 
     print(write_pages(run))
     return 0

@@ -195,7 +195,7 @@ def tables(model: Model) -> dict[str, str]:
 def _columns(model: Model, state: State, own: OwnWords) -> Seen:
     found: dict[str, Any] = {name: state.posterior[name] for name in tables(model)}
     hyper = {
-        eta: prior_columns(jnp.asarray(state.hyper[eta]), own.words, *found[name].entries.shape)
+        eta: prior_columns(found[name].base, own.words, *found[name].entries.shape)
         for name, eta in tables(model).items()
     }
     columns = {name: q.columns(own.words) for name, q in found.items()}
@@ -270,8 +270,6 @@ def _check(spec: Spec) -> None:
         require(plain, "by_words", f"kl() for {name!r}", repr(spec.update.of(name)), remedy)
     fixed = not isinstance(spec.step_size, backtracking | by_share)
     require(fixed, "by_words", "a schedule of step sizes", repr(spec.step_size), remedy)
-    alike = all(np.ndim(spec.model.hyper[eta]) < 2 for eta in tables(spec.model).values())
-    require(alike, "by_words", "concentrations that are the same in all topics", "those of each topic", remedy)
     learnt = sorted(set(tables(spec.model).values()) & set(spec.learn))
     why = "Its gradient is the divergence of all topics, at every step. Leave by_words (lazy) out."
     require(not learnt, "by_words", "fixed concentrations of the topics", f"learn={learnt}", why)

@@ -7,7 +7,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vijax.app.kinds.listing import Data
+import numpy as np
+
+from vijax.app.kinds.listing import Data, Found, Seen
 from vijax.app.page.blocks import Block, Table, Topics
 from vijax.app.settings.options import built, setting_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
@@ -51,6 +53,20 @@ def names_of(config: Any) -> dict[int, str]:
     own = (_parts(line) for line in getattr(config.page, "names", ()))
     found = {**dict(enumerate(seeds)), **{int(number): name for number, name in own}}
     return {number: name for number, name in found.items() if name}
+
+
+def labelled(config: Any, seen: Seen, found: Found) -> Found:
+    """Results of documents, with the label of the largest topic of each: its name, or its three most probable words."""
+    names, words, concentration = names_of(config), seen.data.names, np.asarray(seen.posterior["topics"].concentration)
+
+    def label(topic: int) -> str:
+        row = concentration[topic]
+        most = np.flatnonzero(row >= np.partition(row, -min(3, len(row)))[-min(3, len(row))])
+        return names.get(topic) or " ".join(words[i] for i in most[np.argsort(-row[most], kind="stable")][:3])
+
+    topics, places = np.unique(found["topic"], return_inverse=True)
+    labels = np.array([label(int(topic)) for topic in topics], object)[places]
+    return {"topic": found["topic"], "topic_label": labels, **found}
 
 
 def check_names(config: Any, entries: Mapping[str, Entry]) -> None:

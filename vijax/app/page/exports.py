@@ -41,7 +41,11 @@ def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
 def _cell(cell: Any) -> str:
     if cell is None or (isinstance(cell, float | np.floating) and not np.isfinite(cell)):  # as JSON has it too
         return ""
-    text = str(cell) if isinstance(cell, int | float | np.number) else quoted(str(cell))
+    return in_quotes(str(cell) if isinstance(cell, int | float | np.number) else quoted(str(cell)))
+
+
+def in_quotes(text: str) -> str:
+    """A cell as CSV has it: in quotes where it must be."""
     return text if APART.isdisjoint(text) else '"' + text.replace('"', '""') + '"'
 
 

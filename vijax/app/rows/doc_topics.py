@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vijax.app.page.exports import unquoted
+from vijax.app.page.exports import in_quotes, quoted, unquoted
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.extras import require_extra
 from vijax.files import write_text
 
-OWN = ("document", "words", "topic")
+OWN = ("document", "words", "topic", "topic_label")
 """Columns, beside the shares, that do not come from the user's file."""
 COMMONEST = 15
 """Words that stand for a document whose text is not known."""
@@ -42,6 +42,20 @@ def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
         raise ConfigError(f"{path}: expected columns document, words and share_0, got {got}; {written_again(path)}")
     read = lambda name: table[name].to_numpy() if _is_number(name) else [*map(unquoted, table[name].to_pylist())]
     return {unquoted(name): read(name) for name in header}
+
+
+def label_again(path: Path, names: Mapping[int, str]) -> None:
+    """Writes the file with new names of some topics; one that is not there, or has no labels, stays."""
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    if not {"topic", "topic_label"} <= set(header):
+        return
+    topic, label = header.index("topic"), header.index("topic_label")
+    for row in rows:
+        row[label] = quoted(names.get(int(row[topic]), unquoted(row[label])))
+    write_text(path, "".join(",".join(map(in_quotes, row)) + "\n" for row in [header, *rows]))
 
 
 def written_again(path: Path) -> str:

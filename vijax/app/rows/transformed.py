@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from vijax.app.kinds.listing import Found, Listing, New, Seen, Tell
+from vijax.app.kinds.topic_names import labelled
 from vijax.app.page.exports import csv_text
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.tables.table import rows_of
@@ -78,12 +79,14 @@ class Transformed:
         return as_csv(self.columns()).rstrip("\n") if out is None else str(self.write(out))
 
 
-def transformed(listing: Listing, seen: Seen, new: New, tell: Tell = lambda done: None) -> Transformed:
+def transformed(config: Any, seen: Seen, new: New, tell: Tell = lambda done: None) -> Transformed:
     """The results of a fitted model for new data."""
-    check_transforms(listing)
-    transform: Any = listing.transform
+    check_transforms(config.listing)
+    transform: Any = config.listing.transform
     with rows_of(new.data):
         found: Found = transform(seen, new.data, tell)
+    if config.listing.source.results == "doc_topics":
+        found = labelled(config, seen, found)
     return Transformed(found, new.beside, new.notes)
 
 

@@ -91,7 +91,7 @@ class Run:
         """
         check_transforms(self.config.listing)
         with self.config.in_precision():
-            return transformed(self.config.listing, self.seen, self._new(new, column), tell)
+            return transformed(self.config, self.seen, self._new(new, column), tell)
 
     def predict(self, new: Any, *, column: str | None = None) -> np.ndarray:
         """The prediction alone among the results of `transform`: the target of a regression; the number of the most

@@ -9,15 +9,16 @@ from typing import NamedTuple
 import jax
 
 from vijax.app.kinds.listing import Listing, New, Seen
+from vijax.app.kinds.topic_names import names_of
 from vijax.app.page.views import thinned
 from vijax.app.progress import Counter, announced
-from vijax.app.rows.doc_topics import write_excerpts
+from vijax.app.rows.doc_topics import label_again, write_excerpts
 from vijax.app.rows.predicted import Draws, check_of_steps
 from vijax.app.rows.transformed import Transformed, check_new_file, check_transforms, transformed
 from vijax.app.runs.loaded import Run, read
 from vijax.app.runs.restored import again, at, restore
 from vijax.app.runs.run_end import say_remarks
-from vijax.app.runs.run_folder import Say, read_run_config
+from vijax.app.runs.run_folder import Say, keep_names, read_run_config
 from vijax.app.settings.config import Config
 from vijax.app.settings.typed_toml import ConfigError, check_seed
 
@@ -69,7 +70,7 @@ def _said(config: Config, seen: Seen, new: New, say: Say) -> Transformed:
     name = config.listing.source.results
     told = Counter(say, f"rows of {name}", len(new.data))
     with announced(say, f"Making {name} ... (the program is compiled first)"):
-        return transformed(config.listing, seen, new, told)
+        return transformed(config, seen, new, told)
 
 
 def results_path(folder: Path, config: Config) -> Path:
@@ -91,6 +92,14 @@ def forget_results(folder: Path, config: Config) -> None:
     """Removes these files: the run goes on, and they hold no more."""
     for path in (results_path(folder, config), sample_path(folder, config), excerpts_path(folder)):
         path.unlink(missing_ok=True)
+
+
+def rename_topics(folder: Path, names: tuple[str, ...]) -> None:
+    """Gives topics the names of these lines, in the settings of a run and in its results for documents."""
+    keep_names(folder, names)
+    config = read_run_config(folder)
+    for path in (results_path(folder, config), sample_path(folder, config)):
+        label_again(path, names_of(config))
 
 
 def transform_run(

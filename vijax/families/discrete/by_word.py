@@ -3,7 +3,7 @@
 `TransposedDirichlet` holds K Dirichlets component by component: the numbers of a word are contiguous, as a batch of
 documents reads and writes them. `DirichletByWord` holds
 
-    lambda_kv = eta_v + S a_vk,     Lambda_k = sum_v lambda_kv
+    lambda_kv = eta_vk + S a_vk,     Lambda_k = sum_v lambda_kv
 
 A natural-gradient step lambda' = (1 - rho) lambda + rho (eta + m) leaves the form as it is: S' = (1 - rho) S, and a
 changes only where the message m is not zero. Laws of a few columns W need only these and one number for all others: by
@@ -116,7 +116,7 @@ class DirichletByWord(Family):
 
     entries: Float[Array, "v k"]  # a, so that the numbers of a word are contiguous
     scale: Float[Array, ""]  # S
-    base: Float[Array, ""] | Float[Array, " v"]  # eta, one number for all words or one for each
+    base: Float[Array, ""] | Float[Array, " v"] | Float[Array, "v k"]  # eta: one for all, for a word, for each
     totals: Float[Array, " k"]  # Lambda
 
     Stats: ClassVar[type[tuple]] = DirichletStats
@@ -124,10 +124,10 @@ class DirichletByWord(Family):
 
     @classmethod
     def of(cls, q: Dirichlet, base: Float[Array, ...]) -> Self:
-        """The same law in this form."""
-        entries = (q.concentration - jnp.atleast_1d(base)[None]).T
+        """The same law in this form; `base` is a number, (V,) or (K, V)."""
+        entries = (q.concentration - jnp.atleast_2d(base)).T
         totals = jnp.sum(q.concentration, axis=1)
-        return cls(entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype), totals)
+        return cls(entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype).T, totals)
 
     def columns(self, words: Int[Array, " w"]) -> TransposedDirichlet:
         """The law of the shares of some words, and of all others together: Dirichlets over w + 1 components, or w = V.
@@ -146,7 +146,7 @@ class DirichletByWord(Family):
     def of_words(self, words: Int[Array, " w"]) -> Float[Array, "w k"]:
         """Concentrations of these words; 0 for padding."""
         entries = self.entries.at[words].get(mode="clip", indices_are_sorted=True)
-        lam = _at(self.base, words)[:, None] + self.scale * entries
+        lam = _at(self.base, words) + self.scale * entries
         return jnp.where((words < len(self.entries))[:, None], lam, 0.0)
 
     def moved(self, words: Array, to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]) -> Self:
@@ -160,7 +160,7 @@ class DirichletByWord(Family):
         """
         entries, scale = self._shrunk(kept)
         lam = to.concentration[: words.size]
-        new = (lam - _at(self.base, words)[:, None]) / scale
+        new = (lam - _at(self.base, words)) / scale
         at = jnp.where(ok, words, words + len(self.entries))
         entries = entries.at[at].set(new, mode="drop", **PROMISED)
         return dataclasses.replace(self, entries=entries, scale=scale, totals=jnp.sum(to.concentration, axis=0))
@@ -181,7 +181,7 @@ class DirichletByWord(Family):
         if self.base.ndim == 0:
             rest = self.base * (num_words - seen.with_naturals((known.astype(base.dtype), seen.rest)).totals())
         else:
-            rest = jnp.sum(self.base) - seen.with_naturals((base, seen.rest)).totals()
+            rest = _total(self.base, num_words) - seen.with_naturals((base, seen.rest)).totals()
         # Where a topic's pairs are all its words there is no rest: its share is as good as zero.
         rest = jnp.maximum(rest, jnp.finfo(base.dtype).tiny ** 0.5)
         left = jnp.maximum(self.totals - seen.totals(), rest)
@@ -201,7 +201,8 @@ class DirichletByWord(Family):
         known = ids < words.size * num_topics
         word = jnp.where(known, words.at[ids // num_topics].get(mode="clip"), num_words)
         topic = jnp.where(known, ids % num_topics, num_topics)
-        base = self.base if self.base.ndim == 0 else self.base.at[word].get(mode="clip")
+        place = (word, topic)[: self.base.ndim]
+        base = self.base.at[place].get(mode="clip") if place else self.base
         return word, topic, jnp.where(known, base, 1.0)
 
     def _shrunk(self, kept: Float[Array, ""]) -> tuple[Array, Array]:
@@ -221,7 +222,7 @@ class DirichletByWord(Family):
         total, prior = self.totals, _total(self.base, len(self.entries))
         value = parts - special.stirling_divergence(total, jnp.broadcast_to(prior, total.shape))
         # Where a word is more than half of a topic, large terms cancel, which the dense law's form does on paper.
-        by_dense = lambda: self.dense().kl(Dirichlet(jnp.broadcast_to(self.base, self.entries.shape[::-1])))
+        by_dense = lambda: self.dense().kl(Dirichlet(jnp.broadcast_to(self.base.T, self.entries.shape[::-1])))
         return jax.lax.cond(jnp.any(largest > 0.5 * total), by_dense, lambda: without_rounding_below_zero(value))
 
     def _parts_of_divergence(self) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
@@ -235,7 +236,8 @@ class DirichletByWord(Family):
         def add(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
             start = jnp.minimum(i * size, num_words - size)
             entries = jax.lax.dynamic_slice_in_dim(self.entries, start, size)
-            eta = self.base if self.base.ndim == 0 else jax.lax.dynamic_slice_in_dim(self.base, start, size)[:, None]
+            eta = self.base if self.base.ndim == 0 else jax.lax.dynamic_slice_in_dim(self.base, start, size)
+            eta = eta[:, None] if eta.ndim == 1 else eta
             lam, eta = jnp.broadcast_arrays(eta + self.scale * entries, eta)
             parts = eta * share_excess(lam, eta, shift, growth) + special.stirling_divergence(lam, eta)
             new = (start + jnp.arange(size) >= i * size)[:, None]  # the last block begins in the one before it
@@ -246,7 +248,7 @@ class DirichletByWord(Family):
 
     def dense(self) -> Dirichlet:
         """All concentrations."""
-        return Dirichlet(self.base + self.scale * self.entries.T)
+        return Dirichlet(self.base.T + self.scale * self.entries.T)
 
     @property
     def concentration(self) -> Float[Array, "k v"]:
@@ -274,16 +276,16 @@ class DirichletByWord(Family):
 
 
 def prior_columns(
-    base: Float[Array, ""] | Float[Array, " v"], words: Int[Array, " w"], num_words: int, num_topics: int
+    base: Float[Array, ...], words: Int[Array, " w"], num_words: int, num_topics: int
 ) -> TransposedDirichlet:
-    """The prior's counterpart of `DirichletByWord.columns`: eta of each component, the same in all topics.
+    """The prior's counterpart of `DirichletByWord.columns`: eta of each component, from the base as that keeps it.
 
     >>> prior_columns(jnp.asarray(0.5), jnp.array([1, 3]), 3, 1).concentration.tolist()
     [[0.5], [0.5], [0.5]]
     """
     words = _and_one_more(words, num_words)
     known = words < num_words
-    here = jnp.where(known, _at(base, words), 0.0)[:, None]
+    here = jnp.where(known[:, None], _at(base, words), 0.0)
     columns = _with_rest(here, known, _rest_of(base, words, num_words))
     return TransposedDirichlet(jnp.broadcast_to(columns, (len(columns), num_topics)))
 
@@ -305,15 +307,16 @@ def _with_rest(lam: Array, known: Array, rest: Array) -> Array:
 
 
 def _total(base: Array, num_words: int) -> Array:
-    """The sum of eta over all words."""
-    return base * num_words if base.ndim == 0 else jnp.sum(base)
+    """The sum of eta over all words: one for all topics, or one of each."""
+    return base * num_words if base.ndim == 0 else jnp.sum(base, axis=0)
 
 
-def _at(base: Array, words: Array) -> Array:
-    """eta of some words; any number for padding."""
+def _at(base: Array, words: Array) -> Float[Array, "w k"]:
+    """eta of some words, the same in all topics or one of each; any number for padding."""
     if base.ndim == 0:
-        return jnp.broadcast_to(base, words.shape)
-    return base.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
+        return jnp.broadcast_to(base, (words.size, 1))
+    found = base.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
+    return found[:, None] if base.ndim == 1 else found
 
 
 def _rest_of(base: Array, words: Array, num_words: int) -> Array:
@@ -321,4 +324,5 @@ def _rest_of(base: Array, words: Array, num_words: int) -> Array:
     known = words < num_words
     if base.ndim == 0:
         return base * (num_words - jnp.sum(known)).astype(base.dtype)
-    return jnp.maximum(jnp.sum(base) - jnp.sum(jnp.where(known, _at(base, words), 0.0)), 0.0)
+    here = jnp.where(known[:, None], _at(base, words), 0.0)
+    return jnp.maximum(_total(base, num_words) - jnp.sum(here, axis=0), 0.0)
