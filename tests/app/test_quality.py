@@ -9,16 +9,17 @@ import pytest
 from scipy import stats
 
 from vijax.app.cli import main
-from vijax.app.comparing.comparison import Compared, Comparison
-from vijax.app.comparing.comparison_files import note
+from vijax.app.comparing.comparison import Compared, Comparison, agreement
+from vijax.app.comparing.comparison_files import note, table
 from vijax.app.kinds.listing import Data
 from vijax.app.page import blocks
 from vijax.app.rows.by_row import RowScore
 from vijax.app.runs import run
 from vijax.app.runs.quality import plain_of, quality
+from vijax.app.settings.config import ConfigError
 from vijax.data import Corpus
 from vijax.data.tables.table import Table
-from vijax.evaluate import Coherence, Score
+from vijax.evaluate import Agreement, Coherence, Difference, Score
 from vijax.evaluate.metrics import Curves
 
 NONE = np.zeros(0)
@@ -133,6 +134,38 @@ def test_scores_that_disagree_are_said():
         runs = [Compared(Path("k40"), (40,), score, None, coherent(0.1), "")]
         runs.append(Compared(Path("k5"), (5,), score, None, coherent(second), ""))
         assert ("The scores disagree: k40 predicts best" in note(Comparison(("k",), tuple(runs), 0))) == said
+
+
+def test_labels_that_say_otherwise_are_said():
+    score = RowScore.of([-1.0, -2.0], "row")
+    near = lambda mean: Agreement(mean, 0.01)
+    runs = [Compared(Path("k40"), (40,), score, None, None, "", near(0.4))]
+    runs.append(Compared(Path("k5"), (5,), score, None, None, "", near(0.6)))
+    found = Comparison(("k",), tuple(runs), 0, by="kind")
+    assert "the groups of k5 are nearer to kind (NMI 0.600 for 0.400)" in note(found)
+    assert [row[-1] for row in table(found).rows] == [0.4, 0.6]
+    assert table(found).header[-1] == "NMI with kind"
+
+
+def test_labels_are_those_of_the_runs_own_results(tmp_path):
+    listing = SimpleNamespace(source=SimpleNamespace(results="doc_topics"), predicts="topic", name="lda")
+    config = SimpleNamespace(listing=listing)
+    with pytest.raises(ConfigError, match="there is no such file; make it: vijax transform"):
+        agreement(tmp_path, config, "kind")
+    rows = "a,1,0.9\n'=b,0,0.9\na,1,0.9\n'=b,0,0.9\n,1,0.9\n"  # the last one has no label
+    (tmp_path / "doc_topics.csv").write_text("kind,topic,share_0\n" + rows)
+    assert agreement(tmp_path, config, "kind").mean == pytest.approx(1.0)
+    with pytest.raises(ConfigError, match=r"--by sort: .* its columns are: kind"):
+        agreement(tmp_path, config, "sort")
+
+
+@pytest.mark.parametrize(
+    ("better", "words"),
+    [(0.5, "Beside them, the mean: -1.500. "), (0.1, "No run is better than the mean, which would")],
+)
+def test_a_comparison_says_what_a_plain_alternative_would_have(better, words):
+    runs = tuple(Compared(Path(name), (), RowScore.of([-1.0, -2.0], "row"), None, None, "") for name in "ab")
+    assert words in note(Comparison((), runs, 0, plain=("the mean", -1.5, Difference(better, 0.1))))
 
 
 @pytest.mark.parametrize(("best", "words"), [(2, "the largest model.num_topics"), (0, "the smallest"), (1, "")])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.rounding import rounding
 from vijax.data import Corpus
-from vijax.evaluate import Coherence, Score, npmi, unigram_score
+from vijax.evaluate import Coherence, Score, nmi, npmi, unigram_score
 from vijax.evaluate.sampler import draw_index
 from vijax.evaluate.tokens import shuffled_tokens, token_rows
 
@@ -59,6 +59,21 @@ def test_npmi_is_that_of_the_definition():
     want = loop_npmi(topics, counts, 5)
     np.testing.assert_allclose(coherence.per_topic, want, rtol=1e-12, atol=rounding(want))
     assert coherence.mean == pytest.approx(coherence.per_topic.mean())
+
+
+def test_nmi_is_that_of_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(0)
+    labels = rng.integers(4, size=300)
+    found = np.where(rng.random(300) < 0.6, labels, rng.integers(7, size=300))
+    got = nmi([f"kind {k}" for k in labels], found)
+    assert got.mean == pytest.approx(metrics.normalized_mutual_info_score(labels, found))
+    picks = rng.integers(300, size=(300, 300))
+    spread = np.std([nmi(labels[pick], found[pick]).mean for pick in picks])
+    assert got.standard_error == pytest.approx(spread, rel=0.3)
+    assert nmi(["a", "a"], [1, 1]) == (1.0, 0.0)
+    with pytest.raises(ValueError, match="found: expected 2 rows"):
+        nmi(["a", "b"], [1])
 
 
 def test_npmi_names_bad_input():

@@ -64,7 +64,9 @@ def resume(run: Path, /) -> int:
     return _end(resume(run))
 
 
-def compare(runs: tuple[Path, ...], /, *, out: Path | None = None, training: bool = False) -> int:
+def compare(
+    runs: tuple[Path, ...], /, *, out: Path | None = None, training: bool = False, by: str | None = None
+) -> int:
     """Compares runs on the held-out data that they share: scores, differences document by document (row by row) with
     their standard errors, coherence of topics.
 
@@ -72,11 +74,12 @@ def compare(runs: tuple[Path, ...], /, *, out: Path | None = None, training: boo
       runs: folders of two runs or more, of the same data with the same split.
       out: folder for comparison.txt, comparison.csv and comparison.png.
       training: compare bounds on the training data, where nothing is or can be held out.
+      by: a column of labels beside the data: how far the topics, components or states of each run agree with it (NMI).
     """
     from vijax.app.comparing.comparison import compare, compare_by_training
     from vijax.app.comparing.comparison_files import comparison_text, write_comparison
 
-    found = compare_by_training(runs) if training else compare(runs, say_to_stderr)
+    found = compare_by_training(runs) if training else compare(runs, say_to_stderr, by=by or "")
     if out is not None:
         write_comparison(out, found)
     print(comparison_text(found))

@@ -4,11 +4,13 @@ from vijax.evaluate.completion import document_completion as document_completion
 from vijax.evaluate.completion import gaussian_completion as gaussian_completion
 from vijax.evaluate.predictive_check import PredictiveCheck as PredictiveCheck
 from vijax.evaluate.predictive_check import predictive_check as predictive_check
+from vijax.evaluate.score import Agreement as Agreement
 from vijax.evaluate.score import Coherence as Coherence
 from vijax.evaluate.score import Difference as Difference
 from vijax.evaluate.score import HeldOut as HeldOut
 from vijax.evaluate.score import Score as Score
 from vijax.evaluate.score import log_predictive_density as log_predictive_density
+from vijax.evaluate.score import nmi as nmi
 from vijax.evaluate.score import npmi as npmi
 from vijax.evaluate.score import paired_difference as paired_difference
 from vijax.evaluate.score import unigram_score as unigram_score

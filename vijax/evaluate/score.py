@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
+from scipy import special
 
 from vijax.checks import require_integers
 from vijax.data.corpora.corpus import Corpus
@@ -92,6 +93,45 @@ def ratio_estimate(totals: Float[np.ndarray, " n"], sizes: Float[np.ndarray, " n
     n = len(totals)
     variance = n / (n - 1) * np.square(totals - mean * sizes).sum() / sizes.sum() ** 2
     return float(mean), float(np.sqrt(variance))
+
+
+class Agreement(NamedTuple):
+    """The agreement of two labellings of the same rows, 0 to 1, with its standard error over the rows."""
+
+    mean: float
+    standard_error: float
+
+
+def nmi(labels: Sequence[Any], found: Sequence[Any]) -> Agreement:
+    """The normalised mutual information of two labellings: their mutual information over the mean of their entropies;
+    1 where either says the other, about 0 where they are independent. More groups agree a little more by chance.
+
+    Args:
+      labels: the label of each row, of any kind, as a column of the data has it.
+      found: the number of the topic or component of each row.
+
+    Raises:
+      ValueError: the two are not of the same rows.
+
+    Source: Manning, Raghavan and Schuetze 2008, Introduction to Information Retrieval, eq. 16.2. The error is that of
+    the mean of the pointwise terms.
+
+    >>> print(f"{nmi(['a', 'a', 'b', 'b'], [1, 1, 0, 0]).mean:.2f} {nmi(['a', 'a', 'b', 'b'], [1, 0, 1, 0]).mean:.2f}")
+    1.00 0.00
+    """
+    if len(labels) != len(found) or not len(labels):
+        raise fail(
+            "found", f"{len(labels):,} rows, as labels have, at least one", f"{len(found):,}", "pass both in order"
+        )
+    rows, columns = (np.unique(np.asarray(x).astype(str), return_inverse=True)[1] for x in (labels, found))
+    table = np.zeros((rows.max() + 1, columns.max() + 1))
+    np.add.at(table, (rows, columns), 1 / len(rows))
+    of_rows, of_columns = table.sum(1), table.sum(0)
+    terms = np.log(table[rows, columns] / (of_rows[rows] * of_columns[columns]))
+    entropy = 0.5 * float(special.entr(of_rows).sum() + special.entr(of_columns).sum())
+    if entropy == 0:  # one group each
+        return Agreement(1.0, 0.0)
+    return Agreement(float(terms.mean()) / entropy, float(terms.std()) / len(rows) ** 0.5 / entropy)
 
 
 class HasParts(Protocol):

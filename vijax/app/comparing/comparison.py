@@ -3,6 +3,7 @@ the training data."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -14,12 +15,16 @@ import numpy as np
 
 from vijax.app.kinds.assemble import fingerprint, load_data
 from vijax.app.kinds.listing import Data, Seen
+from vijax.app.page.exports import unquoted
+from vijax.app.rows.doc_topics import beside
+from vijax.app.runs.quality import plain_of
 from vijax.app.runs.restored import again, restore
+from vijax.app.runs.results import results_path
 from vijax.app.runs.run_end import end_of
 from vijax.app.runs.run_folder import Say, read_facts, read_run_config
 from vijax.app.settings.config import Config, ConfigError
 from vijax.app.settings.typed_toml import flatten
-from vijax.evaluate import Coherence, metrics, npmi, paired_difference
+from vijax.evaluate import Agreement, Coherence, metrics, nmi, npmi, paired_difference
 from vijax.evaluate.score import Difference
 from vijax.families import Dirichlet
 
@@ -42,6 +47,7 @@ class Compared(NamedTuple):
     behind: Difference | None  # advantage of the best run; None for the best run itself and for a run without a score
     coherence: Coherence | None  # NPMI of the topics over the training documents; None for models without topics
     remark: str  # further facts: how it ended, why there is no score
+    agreement: Agreement | None = None  # NMI of the groups that it finds with a column of labels; None without one
 
 
 class Comparison(NamedTuple):
@@ -51,6 +57,9 @@ class Comparison(NamedTuple):
     runs: tuple[Compared, ...]  # the runs, in the order in which they were named
     best: int  # the place of the run with the best score
     training: bool = False  # True where the scores are bounds on the training data, and nothing was held out
+    by: str = ""  # name of the column of labels
+    # the plain alternative, its score, and how much better the best run is; None where there is none
+    plain: tuple[str, float, Difference] | None = None
 
     @property
     def unusable(self) -> list[str]:
@@ -64,9 +73,10 @@ class Comparison(NamedTuple):
         return [i for i, is_close in enumerate(close) if i == self.best or is_close]
 
 
-def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comparison:
+def compare(folders: Sequence[Path], say: Say, data: Data | None = None, by: str = "") -> Comparison:
     """Scores two runs or more on the held-out data that they share, all with one key, so that documents are cut into
-    the same halves. `data` may have been read already."""
+    the same halves; with `by` the groups that they find are compared with this column of the data too. `data` may have
+    been read already."""
     configs = [read_run_config(folder) for folder in folders]
     # Where only some runs have standardised their columns, scores in the units of the data can still be compared.
     scales = {getattr(config.data, SCALED, None) for config in configs} - {None}
@@ -77,6 +87,9 @@ def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comp
             f"{folders[0]}: nothing was held out, and so there is nothing to compare; set data.held_out, or "
             "compare bounds on the training data: vijax compare --training"
         )
+    agreements = [
+        agreement(folder, config, by) if by else None for folder, config in zip(folders, configs, strict=True)
+    ]
     found = []
     for number, (folder, config, own) in enumerate(zip(folders, configs, read, strict=True), 1):
         say(f"Scoring {folder} ({number} of {len(folders)})")
@@ -87,8 +100,30 @@ def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comp
     runs = []
     for i, (folder, config, (score, coherence, remark)) in enumerate(zip(folders, configs, found, strict=True)):
         behind = None if i == best or score is None else paired_difference(scores[best], score)
-        runs.append(Compared(folder, values_of(config, keys), score, behind, coherence, remark))
-    return Comparison(keys, tuple(runs), best)
+        runs.append(Compared(folder, values_of(config, keys), score, behind, coherence, remark, agreements[i]))
+    return Comparison(keys, tuple(runs), best, by=by, plain=_plain(read[best], scores[best]))
+
+
+def _plain(data: Data, score: Any) -> tuple[str, float, Difference] | None:
+    plain = plain_of(Seen(None, data, None, None), score)  # type: ignore[arg-type]
+    return None if plain is None else (plain.name, float(plain.score.mean), paired_difference(score, plain.score))
+
+
+def agreement(folder: Path, config: Config, by: str) -> Agreement:
+    """NMI of what a run finds for each document or row with a column of the data: rows without a label are left out."""
+    path, predicts = results_path(folder, config), config.listing.predicts
+    if not path.is_file():
+        raise ConfigError(f"--by: {path}: there is no such file; make it: vijax transform {folder} --out {path}")
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    names = [*map(unquoted, header)]
+    if by not in names or predicts not in names:
+        columns = ", ".join(beside(names)) or "none"
+        expected = f"a column beside those that {config.listing.name} uses, of a model that finds groups"
+        raise ConfigError(f"--by {by}: {path}: expected {expected}; its columns are: {columns}")
+    places = names.index(by), names.index(predicts)
+    labels, found = zip(*([row[i] for i in places] for row in rows if row[places[0]]), strict=True)
+    return nmi(labels, found)
 
 
 def ending(folder: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from vijax.app.page.exports import csv_text
 from vijax.evaluate.plots import BLUE, INK, SOFT, Figure, bare, new_figure, plain
 from vijax.files import own_folder, write_atomically, write_text
 
+LEAST = 0.02
+"""Least difference of NPMI or NMI that is worth a remark."""
 MOST_NAMED = 24
 """Letters of a run's name below a figure."""
 
@@ -81,12 +84,13 @@ def table(found: Comparison) -> blocks.Table:
     header = ["run", *(key.rpartition(".")[2] for key in found.keys), "score", "error", "behind", "its error"]
     if found.training:
         header = [name for name in header if "error" not in name]
-    header += ["NPMI"] * has_topics + ["remark"] * has_remarks
+    header += ["NPMI"] * has_topics + [f"NMI with {found.by}"] * bool(found.by) + ["remark"] * has_remarks
 
     def row(run: Compared) -> list[Any]:
         score = [None, None] if run.score is None else [float(run.score.mean), float(run.score.standard_error)]
         behind = [None, None] if run.behind is None else [float(x) for x in run.behind]
         topics = [None if run.coherence is None else float(run.coherence.mean)] * has_topics
+        topics += [None if run.agreement is None else run.agreement.mean] * bool(found.by)
         values = [v if isinstance(v, int | float | str) else str(v) for v in run.values]
         if found.training:
             score, behind = score[:1], behind[:1]
@@ -96,6 +100,16 @@ def table(found: Comparison) -> blocks.Table:
         "Runs on the data they were fitted to (NOT held out)" if found.training else "Runs on the same held-out data"
     )
     return blocks.Table(title, header, [row(run) for run in found.runs], note(found))
+
+
+def _plain(found: Comparison) -> str:
+    """A remark on the score of the plain alternative."""
+    if found.plain is None:
+        return ""
+    name, mean, better = found.plain
+    if not np.isfinite(better.standard_error) or better.mean > 2 * better.standard_error:
+        return f"Beside them, {name}: {mean:.3f}. "
+    return f"No run is better than {name}, which would have {mean:.3f}: what they find may be chance. "
 
 
 def _edge(found: Comparison) -> str:
@@ -111,18 +125,29 @@ def _edge(found: Comparison) -> str:
 
 
 def _disagreement(found: Comparison) -> str:
-    """A remark where the topics of another run than the best are clearly more coherent."""
-    known = [run for run in found.runs if run.coherence]
-    best, most = found.runs[found.best], max(known, key=lambda run: run.coherence.mean, default=None)  # type: ignore[union-attr]
-    if most is None or not best.coherence or not most.coherence:
+    """Remarks where the topics of another run than the best are clearly more coherent, or nearer to labels."""
+    coherent = ("have the more coherent words", "NPMI", "Take the first to predict, the second to read. ")
+    near = (
+        f"are nearer to {found.by}",
+        "NMI",
+        "More groups may predict better and split what a label holds together. ",
+    )
+    return _other(found, lambda run: run.coherence, *coherent) + _other(found, lambda run: run.agreement, *near)
+
+
+def _other(found: Comparison, of: Callable[[Compared], Any], what: str, measure: str, advice: str) -> str:
+    known = [run for run in found.runs if of(run)]
+    best, most = found.runs[found.best], max(known, key=lambda run: of(run).mean, default=None)
+    if most is None or not of(best):
         return ""
-    gain, error = most.coherence.mean - best.coherence.mean, np.hypot(most.coherence[1], best.coherence[1])
-    if not gain > 2 * error:
+    gain, error = of(most).mean - of(best).mean, np.hypot(of(most).standard_error, of(best).standard_error)
+    if not gain > max(2 * error, LEAST):
         return ""
-    said = f"{most.coherence.mean:.3f} for {best.coherence.mean:.3f}"
+    said = f"{of(most).mean:.3f} for {of(best).mean:.3f}"
+    groups = "topics" if most.coherence else "groups"
     return (
-        f"The scores disagree: {best.folder.name} predicts best, and the topics of {most.folder.name} have the more "
-        f"coherent words (NPMI {said}). Take the first to predict, the second to read. "
+        f"The scores disagree: {best.folder.name} predicts best, and the {groups} of {most.folder.name} {what} "
+        f"({measure} {said}). {advice}"
     )
 
 
@@ -137,7 +162,8 @@ def note(found: Comparison) -> str:
             "errors are known."
         )
     close = [found.runs[i].folder.name for i in found.as_good if i != found.best]
-    said = f"The best is {best.folder.name}, {best.score}; higher is better. {_edge(found)}{_disagreement(found)}"
+    said = f"The best is {best.folder.name}, {best.score}; higher is better. {_plain(found)}{_edge(found)}"
+    said += _disagreement(found)
     said += "behind: how much worse a run is, with the standard error of this difference, which is paired by unit. "
     if close:
         return said + f"Not clearly worse (by no more than two such errors): {', '.join(close)}."
