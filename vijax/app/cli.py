@@ -25,6 +25,10 @@ def fit(
     set: tuple[str, ...] = (),
     sweep: str | None = None,
     devices: int | None = None,
+    distributed: bool = False,
+    coordinator: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
 ) -> int:
     """Fits a model to data, and leaves a run folder: summary.txt, report.html, posterior.npz, checkpoints.
 
@@ -35,8 +39,20 @@ def fit(
       out: new folder for the run; runs/NAME-1, runs/NAME-2, ... if not given.
       set: settings to change, as key=value: --set model.num_topics=100 fit.num_epochs=20.
       sweep: a setting and its values: --sweep model.num_topics=10,20,50 fits a run for each, and compares them.
-      devices: number of devices over which each batch is split; in place of fit.devices.
+      devices: number of devices over which each batch is split; in place of fit.devices. Of several processes, the
+        devices of each; all that it has if not given.
+      distributed: this is one of several processes that make this fit together, started by srun, Open MPI, Kubernetes
+        or the like, each with this same command.
+      coordinator: address and port of process 0, as 10.0.0.1:1234, where the processes are not detected.
+      num_processes: number of processes, likewise.
+      process_id: number of this process, from 0, likewise.
     """
+    if distributed:
+        if sweep is not None:
+            raise ValueError("sweep: expected none where several processes make one fit; start a run for each value")
+        from vijax.app.runs.together import fit_together
+
+        return _end_of_team(*fit_together(config, set, data, out, (coordinator, num_processes, process_id, devices)))
     set = set if devices is None else (*set, f"fit.devices={devices}")
     if sweep is not None:
         from vijax.app.runs.sweep import sweep as sweep_over
@@ -49,13 +65,33 @@ def fit(
     return _end(start(load_config(config, set, data), out))
 
 
-def resume(run: Path, /) -> int:
+def resume(
+    run: Path,
+    /,
+    *,
+    devices: int | None = None,
+    distributed: bool = False,
+    coordinator: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+) -> int:
     """Goes on with a run that was stopped in whatever way, to the result of an unbroken run; with a sweep, to the end
     of all its runs.
 
     Args:
       run: its folder.
+      devices: devices of each process; all that it has if not given.
+      distributed: this is one of several processes, of any number, that go on together; see `vijax fit`.
+      coordinator: the same.
+      num_processes: the same.
+      process_id: the same.
     """
+    if distributed:
+        from vijax.app.runs.together import resume_together
+
+        return _end_of_team(*resume_together(run, (coordinator, num_processes, process_id, devices)))
+    if devices is not None:
+        raise ValueError(f"devices: expected none without --distributed; write fit.devices in {run / 'config.toml'}")
     from vijax.app.runs.run import resume
     from vijax.app.runs.sweep import is_sweep, resume_sweep
 
@@ -358,6 +394,17 @@ def _end_of_sweep(folder: Path, found: Any) -> int:
     return 0
 
 
+def _end_of_team(outcome: Any, is_first: bool) -> int:
+    """The exit code of one of several processes; only the first has something to print."""
+    from vijax.fitting.status import FAILED, Status
+
+    if is_first:
+        return _end(outcome)
+    if outcome in FAILED:
+        return 3
+    return 130 if outcome is Status.INTERRUPTED else 0
+
+
 UNUSABLE = 4
 """Exit code of a run whose verdict is "Do not use this fit", and of a sweep with such a run in it."""
 
@@ -393,8 +440,9 @@ def _end(outcome: Any) -> int:
 
 # --- errors and start-up ------------------------------------------------------------------------------------------
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 4 a fit whose verdict is not to use it,
-    130 interrupted, 141 where nobody reads on (as of `vijax summary RUN | head`), 1 a fault of vijax."""
+    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 4 a fit whose verdict is not to use it, 5
+    another process of the fit is lost, 130 interrupted, 141 where nobody reads on (as of `vijax summary RUN | head`), 1
+    a fault of vijax."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     debug = "--debug" in given or os.environ.get("VIJAX_DEBUG", "") not in ("", "0")
     given = [argument for argument in given if argument != "--debug"]
@@ -403,9 +451,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     at_the_end = ignore_from_now_on if ours else lambda: None
     with _as_a_program(debug) if ours else contextlib.nullcontext():
         try:
-            return _guarded(given, debug, at_the_end)
+            code = _guarded(given, debug, at_the_end)
         finally:
             at_the_end()
+    if ours and "vijax.app.runs.team" in sys.modules:
+        sys.modules["vijax.app.runs.team"].leave(code)
+    return code
 
 
 def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> int:

@@ -41,6 +41,7 @@ class Printer:
       clock: gives the time in seconds.
       unit: the data that are read, in short: docs, rows, sequences.
       per: the unit of the bound: word, or the name of a datum.
+      more: gives what else to say, or an empty text.
     """
 
     def __init__(
@@ -52,12 +53,13 @@ class Printer:
         clock: Callable[[], float] = time.perf_counter,
         unit: str = "docs",
         per: str = "word",
+        more: Callable[[], str] = lambda: "",
     ):
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
         self._every_s = every_s / 5 if self._terminal else every_s
         self._score, self._outside, self._clock = score, outside, clock
-        self._unit, self._per = unit, per
+        self._unit, self._per, self._more = unit, per, more
         self._first: Mark | None = None
         self._last = Mark(0, 0.0, clock(), outside())
         self._bar: Any = None
@@ -100,6 +102,8 @@ class Printer:
         score = self._score()
         if score is not None:
             parts.append(f"held-out {score.mean:.3f} ± {score.standard_error:.3f}")
+        if self._more():
+            parts.append(self._more())
         if not seen.stopping and self._first is not None and mark.step > self._first.step:
             each = (mark.seconds - self._first.seconds) / (mark.step - self._first.step)
             parts.append(f"to go {clock_time((seen.num_steps - mark.step) * each)}")

@@ -149,10 +149,10 @@ def fit(
       throw: raise `DivergedError` where a fit diverged, most of its steps were skipped, or the bound of a log density
         is seen to grow without limit; otherwise `fit.status` and `fit.verdict` say so. `fit.verdict` also says whether
         to trust a fit that has finished.
-      mesh: devices of this process (`vijax.scale.mesh(8)`), along one axis. Each batch is split over them by groups;
-        batches that they do not divide are padded, and padding weighs nothing. The fit is that of one device up to
-        rounding, and its result lies on one. Locals that are drawn are drawn by group, the same on any number of
-        devices, one included; without a mesh they are others (`docs/how-to/devices.md`).
+      mesh: devices (`vijax.scale.mesh(8)`), along one axis, of this process or of all (`vijax.scale.initialize`). Each
+        batch is split over them by groups; batches that they do not divide are padded, and padding weighs nothing. The
+        fit is that of one device up to rounding, and its result lies on one. Locals that are drawn are drawn by group,
+        the same on any number of devices, one included; without a mesh they are others (`docs/how-to/devices.md`).
 
     Steps whose value or gradient is not finite are skipped: the state stays as it was. `fit.num_skipped` counts them.
 
@@ -213,12 +213,13 @@ def fit(
     length = min(steps_per_chunk or usual, max(total, usual))
     rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
     where = place(mesh, state)
+    state = where.shared(state, key=jax.random.key_data(key), steps=total, batches=loader.steps_per_epoch, chunk=length)
     there = where.algorithm(shared, loader)
     steps = runs if there is shared else there if restarts == 1 else many(there, restarts)
     advance = functools.partial(run_chunk, steps.step, length, key_run, more, max_bad_steps=max_bad_steps)
     chunks = _Chunks(alg, advance, loader, length, total, rule, where)
     if steps_per_chunk is None:
-        chunks.pace, chunks.grows = min(FIRST, length), not callbacks
+        chunks.pace, chunks.grows = min(FIRST, length), not (callbacks or where.is_shared)
     status, traces = _run(chunks, state, callbacks, max_bad_steps)
     alone, trace = _view(where.plain(chunks.state), _joined(traces))
     judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if spec.model.free is not None else None
@@ -413,13 +414,13 @@ def _run(
     with interrupt_flag() as interrupted:
         for trace, done in chunks.run(state):
             traces.append(trace)
-            status = _verdict(chunks.state, rule, max_bad_steps, interrupted.is_set())
+            status = _verdict(chunks.state, rule, max_bad_steps, chunks.where.agreed(interrupted.is_set()))
             stopping = status is not Status.FINISHED or done >= chunks.total
             seen = _progress(chunks, trace, done, time.perf_counter() - started, stopping)
             asked = [callback(seen) for callback in callbacks]
             if stopping:
                 break
-            if any(asked):
+            if chunks.where.agreed(any(asked)):
                 status = Status.STOPPED
                 break
     return status, traces
@@ -436,7 +437,7 @@ def _verdict(state: State | Many, rule: _Rule | None, max_bad_steps: int, interr
 
 
 def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:
-    loader, whole = chunks.loader, chunks.where.plain(chunks.state)
+    loader, whole = chunks.loader, chunks.where.seen(chunks.state)
     state, trace = _view(whole, trace)
     return Progress(
         done,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -16,14 +16,20 @@ from vijax.inference.compose import Algorithm, of_spec
 from vijax.inference.step_size import by_share
 from vijax.inference.wrappers.beside import Warm
 from vijax.inference.wrappers.wrapper import wrap
+from vijax.scale import arrays, watch
 from vijax.scale.devices import checked
+from vijax.scale.processes import agreed, from_first, require_alike
 from vijax.scale.steps import on_mesh
 from vijax.topics.own_words import OwnWords
+from vijax.tree import on_device
 
 
 @dataclasses.dataclass(frozen=True)
 class Here:
     """One device, JAX's own choice: all stays as it is."""
+
+    is_shared: ClassVar[bool] = False
+    """True where other processes take part."""
 
     def algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
         """The algorithm as it runs there."""
@@ -41,9 +47,21 @@ class Here:
         """A state put there."""
         return state
 
+    def shared(self, state: Any, **said: Any) -> Any:
+        """A state from which all processes begin; `said` is what they must agree on."""
+        return state
+
+    def seen(self, state: Any) -> Any:
+        """A state for callbacks: as it is on one device, but tables by row of several processes are `arrays.Rows`."""
+        return state
+
     def plain(self, state: Any) -> Any:
         """A state as it is on one device."""
         return state
+
+    def agreed(self, asked: bool) -> bool:
+        """True where any process that runs the fit asks it."""
+        return asked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,10 +102,12 @@ class There:
         """See `Here`; stacked along a leading axis of steps."""
         split, whole = self._at(P(None, self.axis)), self._at(P())
         data = OwnWords(whole, split) if isinstance(stacked.data, OwnWords) else split  # type: ignore[arg-type]
-        return jax.device_put(stacked, Minibatch(data, whole, split, split, whole, split))  # type: ignore[arg-type]
+        return self._put(stacked, Minibatch(data, whole, split, split, whole, split))  # type: ignore[arg-type]
 
     def state(self, state: Any) -> Any:
         """See `Here`."""
+        if self.is_shared:
+            watch.ENTERED.mark()
         split, whole = self._at(P(*(None,) * self.lead, self.axis)), self._at(P())
         runs = state.states if self.lead else state
         more = lambda x: _with_rows(x, -len_of(x, self.lead) % self.mesh.size, self.lead)
@@ -98,18 +118,49 @@ class There:
             local=split, beside=beside
         )
         if not self.lead:
-            return jax.device_put(runs, places)
+            return self._put(runs, places)
         others = jax.tree.map(lambda _: whole, state._replace(states=None))
-        return jax.device_put(state._replace(states=runs), others._replace(states=places))
+        return self._put(state._replace(states=runs), others._replace(states=places))
+
+    def shared(self, state: Any, **said: Any) -> Any:
+        """See `Here`. What is whole in every process is that of process 0: another machine may round otherwise."""
+        if not self.is_shared:
+            return state
+        runs = state.states if self.lead else state
+        require_alike("fit", {"data": runs.data, **said})
+        rows = {name: x for name, x in runs.beside.items() if name == Warm.name}
+        others = from_first(runs._replace(local=None, beside={k: x for k, x in runs.beside.items() if k not in rows}))
+        runs = others._replace(local=runs.local, beside={**others.beside, **rows})
+        return from_first(state._replace(states=None))._replace(states=runs) if self.lead else runs
+
+    def seen(self, state: Any) -> Any:
+        """See `Here`."""
+        one = self.mesh.devices.flat[0]
+        state = jax.tree.map(arrays.local, state) if self.is_shared else jax.device_put(state, one)
+        runs = state.states if self.lead else state
+        leaves, structure = jax.tree.flatten(runs.local)
+        cut = [_without_padding(x, n, self.lead) for x, n in zip(leaves, self.rows, strict=True)]
+        runs = runs._replace(local=jax.tree.unflatten(structure, cut))
+        return state._replace(states=runs) if self.lead else runs
 
     def plain(self, state: Any) -> Any:
         """See `Here`."""
-        state = jax.device_put(state, self.mesh.devices.flat[0])
-        runs = state.states if self.lead else state
-        leaves, structure = jax.tree.flatten(runs.local)
-        cut = [x[:, :n] if self.lead else x[:n] for x, n in zip(leaves, self.rows, strict=True)]
-        runs = runs._replace(local=jax.tree.unflatten(structure, cut))
-        return state._replace(states=runs) if self.lead else runs
+        whole = lambda x: on_device(np.asarray(x)) if isinstance(x, arrays.Rows) else x
+        return jax.tree.map(whole, self.seen(state))
+
+    def agreed(self, asked: bool) -> bool:
+        """See `Here`."""
+        if self.is_shared:
+            watch.ENTERED.left()
+        return agreed(asked) if self.is_shared else asked
+
+    @property
+    def is_shared(self) -> bool:
+        """True where the mesh has devices of other processes."""
+        return any(device.process_index != jax.process_index() for device in self.mesh.devices.flat)
+
+    def _put(self, tree: Any, places: Any) -> Any:
+        return arrays.put(tree, places) if self.is_shared else jax.device_put(tree, places)
 
     def _at(self, spec: P) -> NamedSharding:
         return NamedSharding(self.mesh, spec)
@@ -169,6 +220,11 @@ def padded(batch: Minibatch, multiple: int) -> Minibatch:
 def len_of(x: Any, axis: int = 0) -> int:
     """The length of an axis."""
     return int(np.shape(x)[axis])
+
+
+def _without_padding(x: Any, length: int, axis: int) -> Any:
+    """The first rows of an array along its axis of groups."""
+    return x.first(length) if isinstance(x, arrays.Rows) else x[:, :length] if axis else x[:length]
 
 
 def _with_rows(x: Any, count: int, axis: int = 0, fill: Any = None) -> Any:

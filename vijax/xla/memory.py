@@ -9,7 +9,7 @@ import jax
 
 def total_memory() -> float:
     """Bytes of the default device's memory, or of the machine's; inf where neither is known."""
-    stats = jax.devices()[0].memory_stats() or {}
+    stats = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in stats:
         return float(stats["bytes_limit"])
     known = getattr(os, "sysconf_names", {})

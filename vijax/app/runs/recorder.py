@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.progress import elbo_per_datum
+from vijax.app.runs.team import Alone
 from vijax.evaluate import metrics
 from vijax.fitting import checkpoint
 
@@ -30,6 +31,7 @@ class Recorder:
       checkpoint_every_s: seconds between checkpoints.
       warn: called with a warning of a file that could not be written.
       seconds: seconds that earlier sittings of this run took.
+      team: the processes that fit together, which have to take part where a state is saved.
     """
 
     def __init__(
@@ -41,12 +43,14 @@ class Recorder:
         checkpoint_every_s: float,
         warn: Callable[[str], None],
         seconds: float = 0.0,
+        team: Alone | None = None,
     ):
         self.latest_score: Any = None
         self.score_step = -1
         self.spent = 0.0  # seconds for scores and files
         self.seconds = self._seconds_before = seconds
         self._folder, self._config, self._score, self._warn = folder, config, score, warn
+        self._team = team or Alone()
         self._evaluate_every, self._checkpoint_every_s = evaluate_every, checkpoint_every_s
         self._pending: list[dict[str, Any]] = []
         self._written_at = self._saved_at = time.perf_counter()
@@ -66,7 +70,7 @@ class Recorder:
             score = {"score": self.latest_score.mean, "standard_error": self.latest_score.standard_error}
             self._pending.append({"kind": "held_out", **place, **score})
         now = time.perf_counter()
-        if seen.stopping or now - self._saved_at >= self._checkpoint_every_s:
+        if self._team.agreed(seen.stopping or now - self._saved_at >= self._checkpoint_every_s):
             self._save(seen)
             self._saved_at = self._written_at = time.perf_counter()
         elif now - self._written_at >= 1.0:
@@ -92,10 +96,11 @@ class Recorder:
         return True
 
     def _save(self, seen: Any) -> None:
+        whole = self._team.gathered(seen.whole)
         if not self._write(durably=True):
             return
         try:
-            checkpoint.save(self._folder / "checkpoints", seen.step, seen.whole, self._config)
+            checkpoint.save(self._folder / "checkpoints", seen.step, whole, self._config)
         except checkpoint.CheckpointError as error:
             self._warn(f"{error}. The run goes on.")
 

@@ -44,6 +44,7 @@ from vijax.app.runs.run_folder import (
     read_run_config,
     write_beginning,
 )
+from vijax.app.runs.team import Alone
 from vijax.app.settings.config import Config, ConfigError, resolved
 from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.typed_toml import DamagedError, flatten
@@ -57,7 +58,7 @@ from vijax.fitting.fit import Status, fit
 from vijax.fitting.interrupt import heard_while_busy
 from vijax.fitting.result import Fit
 from vijax.fitting.status import SkippedStepsWarning, skipped_text
-from vijax.scale import mesh, on_mesh
+from vijax.scale import on_mesh
 
 MOST_STEPS = 2**31 - 1
 """The counter of steps has 32 bits."""
@@ -82,19 +83,22 @@ MAKING = "Making the model ... (its parts are compiled)"
 
 
 # --- starting and going on ----------------------------------------------------------------------------------------
-def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) -> Outcome:
+ALONE = Alone()
+
+
+def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr, team: Alone = ALONE) -> Outcome:
     """Begins a run in a new folder (runs/NAME-1, -2, ... if none is named) and sees it to its end."""
-    return begin(named(config), folder, say)
+    return begin(named(config), folder, say, None, team)
 
 
-def begin(config: Config, folder: Path | None, say: Say, data: Data | None = None) -> Outcome:
+def begin(config: Config, folder: Path | None, say: Say, data: Data | None = None, team: Alone = ALONE) -> Outcome:
     """As `start`, for a configuration from `named`; data may have been read already."""
     with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
         data = read(config, say) if data is None else data
         config = settled(config, data)
         with announced(say, MAKING):
             algorithm = make_algorithm(config, data)
-            _check_beforehand(config, algorithm, data)
+            _check_beforehand(config, algorithm, data, team)
         if data.test is not None and not config.listing.has_score(algorithm.spec.model):
             say(f"Note: {config.listing.name} has no held-out score; data.held_out=0 learns from all of the data")
         try:
@@ -103,10 +107,10 @@ def begin(config: Config, folder: Path | None, say: Say, data: Data | None = Non
             reason = error.strerror or str(error)
             raise OSError(f"{folder} could not be written ({reason}); make room, or name another with --out") from error
         say(f"Run folder: {folder}")
-        return _sit(folder, config, data, algorithm, None, say)
+        return _sit(folder, config, data, algorithm, None, say, team)
 
 
-def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> Outcome:
+def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None, team: Alone = ALONE) -> Outcome:
     """Goes on with a run from its newest whole checkpoint, to the result of an unbroken run, bit for bit. Its data may
     have been read already."""
     if folder.is_dir():
@@ -130,7 +134,29 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> 
         found = None if is_at_once(config) else found  # such a fit goes on from its stage, or begins again
         forget_results(folder, config)
         _prepare(folder, found.step if found else 0, say)
-        return _sit(folder, config, data, algorithm, found, say)
+        return _sit(folder, config, data, algorithm, found, say, team)
+
+
+def follow(config: Config, team: Alone) -> Status:
+    """Takes part in the fit of a run whose folder another process keeps, from its newest checkpoint if it has one."""
+    say = lambda line: None
+    with config.in_precision():
+        data = load_data(config)
+        config = settled(config, data)
+        algorithm = make_algorithm(config, data)
+        _check_beforehand(config, algorithm, data, team)
+        with team.at_work(None, 0, say) as (folder, step), _terminable():
+            found = _found(folder, config, algorithm, data, say) if step else None
+            if step != (found.step if found else 0):
+                there = f"step {found.step}" if found else "no checkpoint"
+                raise ConfigError(f"{folder}: expected step {step}, as process 0 reads, got {there}: share the folder")
+
+            def join(seen: Any) -> None:
+                if team.agreed(seen.stopping):
+                    team.gathered(seen.whole)
+
+            arranged = read_by(algorithm.spec.model, config.listing.arrange(data.train, config.model))
+            return _fitted(config, data, algorithm, arranged, found, (join,), team).status
 
 
 def _found(folder: Path, config: Config, algorithm: Any, data: Data, say: Say) -> checkpoint.Checkpoint | None:
@@ -175,7 +201,7 @@ def _is_at_its_end(config: Config, found: checkpoint.Checkpoint, ended: dict[str
     return same and (ended["status"] == str(Status.CONVERGED) or by_itself)
 
 
-def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
+def _check_beforehand(config: Config, algorithm: Any, data: Data, team: Alone) -> None:
     """Raises an error that would else come once the run has begun, so that nothing is left behind."""
     steps = config.fit.num_epochs * _steps_per_epoch(config, data)
     if not 0.5 < steps < MOST_STEPS:
@@ -183,8 +209,9 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
             f"fit.num_epochs: expected passes over the data of 1 to {MOST_STEPS:,} steps in all, got "
             f"{config.fit.num_epochs:g} passes, which are {steps:g} steps"
         )
-    if config.fit.devices is not None:
-        on_mesh(algorithm, mesh(config.fit.devices))
+    devices = team.mesh(config)
+    if devices is not None:
+        on_mesh(algorithm, devices)
     check = algorithm.spec.model.form.check
     if check is None:
         return
@@ -233,12 +260,54 @@ def read(config: Config, say: Say) -> Data:
 
 # --- a sitting ----------------------------------------------------------------------------------------------------
 def _sit(
-    folder: Path, config: Config, data: Data, algorithm: Any, found: checkpoint.Checkpoint | None, say: Say
+    folder: Path,
+    config: Config,
+    data: Data,
+    algorithm: Any,
+    found: checkpoint.Checkpoint | None,
+    say: Say,
+    team: Alone,
 ) -> Outcome:
     """Fits from the present step to the end, or until the run is stopped; then writes the result."""
+    with team.at_work(folder, found.step if found else 0, say):
+        return _seen_to_its_end(folder, config, data, algorithm, found, say, team)
+
+
+def _fitted(
+    config: Config,
+    data: Data,
+    algorithm: Any,
+    arranged: Any,
+    found: checkpoint.Checkpoint | None,
+    callbacks: tuple[Any, ...],
+    team: Alone,
+) -> Fit:
+    return fit(
+        algorithm,
+        arranged,
+        key=jax.random.key(config.fit.seed),
+        num_epochs=config.fit.num_epochs,
+        batch_size=batch_size(config, data),
+        state=found.tree if found else None,
+        restarts=config.fit.restarts,
+        tol=config.fit.convergence,
+        callbacks=callbacks,
+        throw=False,
+        mesh=team.mesh(config),
+    )
+
+
+def _seen_to_its_end(
+    folder: Path,
+    config: Config,
+    data: Data,
+    algorithm: Any,
+    found: checkpoint.Checkpoint | None,
+    say: Say,
+    team: Alone,
+) -> Outcome:
     key, listing = jax.random.key(config.fit.seed), config.listing
     score_key, read_key = jax.random.split(jax.random.fold_in(key, 1))
-    size = batch_size(config, data)
     note = note_of_batch_size(config, num_groups(config, data))
     if note:
         say(note)
@@ -258,10 +327,16 @@ def _sit(
         checkpoint_every_s=config.fit.checkpoint_every_s,
         warn=lambda message: say(f"Warning: {message}"),
         seconds=metrics.seconds(folder / "metrics.jsonl"),
+        team=team,
     )
     unit = {"document": "docs"}.get(listing.unit, f"{listing.unit}s")
     printer = Printer(
-        config.fit.progress_every_s, lambda: recorder.latest_score, lambda: recorder.spent, unit=unit, per=listing.per
+        config.fit.progress_every_s,
+        lambda: recorder.latest_score,
+        lambda: recorder.spent,
+        unit=unit,
+        per=listing.per,
+        more=team.slowest,
     )
     arranged = read_by(algorithm.spec.model, listing.arrange(data.train, config.model))
     with _terminable(), heard_while_busy(), warnings.catch_warnings():
@@ -273,19 +348,7 @@ def _sit(
                 keep_stage(folder, config, result)
         else:
             with printer.announcing():
-                result = fit(
-                    algorithm,
-                    arranged,
-                    key=key,
-                    num_epochs=config.fit.num_epochs,
-                    batch_size=size,
-                    state=found.tree if found else None,
-                    restarts=config.fit.restarts,
-                    tol=config.fit.convergence,
-                    callbacks=(recorder, printer),
-                    throw=False,
-                    mesh=None if config.fit.devices is None else mesh(config.fit.devices),
-                )
+                result = _fitted(config, data, algorithm, arranged, found, (recorder, printer), team)
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
     shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)

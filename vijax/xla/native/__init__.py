@@ -87,7 +87,7 @@ def _check_version(major: int, minor: int) -> None:
 
 def _try() -> None:
     """Tries a document of two words and one topic: gamma is alpha plus its number of tokens."""
-    with jax.ensure_compile_time_eval(), jax.default_device(jax.devices("cpu")[0]):
+    with jax.ensure_compile_time_eval(), jax.default_device(jax.local_devices(backend="cpu")[0]):
         given = [np.ones(n, np.float32) for n in ((1, 2, 1), (1, 2), 1, (1, 1))]
         results = _typed([(1, 1), (1, 2, 1)], np.float32)
         found = call("cvb0_float32", results, *given, max_iters=1, tol=0.5)

@@ -1,0 +1,280 @@
+"""A fit of several processes is the fit of one; where one of them is lost, the others say which, and end."""
+
+import json
+import os
+import signal
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import vijax as vi
+from tests.process_cases import ends, in_python, vijax, wait_for, write_inputs
+from vijax.scale import watch
+from vijax.scale.watch import Seen, Sign, Watch, lost, updated
+
+FITS = """
+import jax, json, os
+jax.config.update("jax_enable_x64", True)
+import vijax as vi
+vi.scale.initialize(f"127.0.0.1:{port}", count, k)
+from tests.mesh_cases import *
+
+def on_one(case):
+    one = jax.sharding.Mesh(np.array(jax.local_devices()[:1]), ("data",)) if case.draws else None
+    return fit_of(case, one)
+
+def fit_of(case, mesh):
+    settings = {"num_steps": STEPS, "throw": False} | (case.settings or {})
+    return vi.fit(case.make(), case.data, key=jax.random.key(1), mesh=mesh, **settings)
+
+"""
+
+
+def told(code, count, **environment):
+    """What process 0 prints in its last line, as JSON, once all have ended well."""
+    found = ends(in_python(FITS + code, count, **environment))
+    assert [code for code, *_ in found] == [0] * count, found[0][2][-2000:] + found[-1][2][-2000:]
+    return json.loads(found[0][1].splitlines()[-1])
+
+
+TWO = """
+case = CASES["mixture by svi"]
+fit = fit_of(case, vi.scale.mesh())
+said = [apart(on_one(case), fit)[0], vi.scale.mesh().size]
+try:
+    vi.fit(case.make(), case.data, key=jax.random.key(k), num_steps=2, batch_size=10, mesh=vi.scale.mesh())
+except ValueError as error:
+    said.append(str(error))
+print(json.dumps(said))
+"""
+
+
+def test_two_processes_make_the_fit_of_one():
+    """In float64; and where they are given other keys, they say so."""
+    distance, devices, refused = told(TWO, 2)
+    assert distance < 1e-10
+    assert devices == 2
+    assert refused.startswith(
+        "fit: expected the same arguments and data in every process, got another key in process 1"
+    )
+
+
+SEVERAL = """
+found = {}
+for name in json.loads(os.environ["NAMES"]):
+    found[name] = apart(on_one(CASES[name]), fit_of(CASES[name], vi.scale.mesh()))[0]
+print(json.dumps(found))
+"""
+
+
+SOME = ["lda by svi, warm and by words", "lda by svi, a message of 8 MB", "mixture by cavi", "gp by pg_svi, memory"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [SOME, ["locals that go on by cavi", "locals by svi, gibbs", "autoencoder by aevb"]])
+def test_rows_and_models_on_two_processes(names):
+    """Also with restarts, with tables that lie with their rows, and with draws of locals."""
+    found = told(SEVERAL, 2, NAMES=json.dumps(names))
+    assert max(found.values()) < 1e-10, found
+
+
+@pytest.mark.slow
+def test_four_processes_of_two_devices():
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    found = told(SEVERAL, 4, NAMES='["mixture by svi"]', XLA_FLAGS=flags)
+    assert max(found.values()) < 1e-10, found
+
+
+TABLES = """
+from vijax.scale import arrays
+arrays.PIECE = 256  # bytes
+folder = os.environ["FOLDER"]
+found = {}
+for name in ("lda by svi, warm", "locals that go on by cavi"):
+    case = CASES[name]._replace(data=jax.tree.map(lambda x: x[:40], CASES[name].data))
+    kinds = set()
+    def keep(p):
+        kinds.update(type(x).__name__ for x in jax.tree.leaves(p.whole))
+        whole = vi.scale.gathered(p.whole)
+        if k == 0:
+            vi.checkpoint.save(f"{folder}/{name}", p.step, whole)
+    case = case._replace(settings=(case.settings or {}) | {"callbacks": [keep]})
+    fit = fit_of(case, vi.scale.mesh())
+    if k == 0:
+        saved = vi.checkpoint.latest(f"{folder}/{name}", like=fit.state).tree
+        found[name] = [apart(fit, fit._replace(state=saved))[0], "Rows" in kinds]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_tables_are_gathered_in_pieces(tmp_path):
+    """Warm starts and locals, which lie with their rows: a checkpoint has them whole."""
+    assert told(TABLES, 2, FOLDER=str(tmp_path)) == {
+        "lda by svi, warm": [0.0, True],
+        "locals that go on by cavi": [0.0, True],
+    }
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+LONG = 150
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return write_inputs(tmp_path_factory.mktemp("inputs"), LONG)
+
+
+def posterior(run):
+    with np.load(run / "posterior.npz") as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def require_near(one, other):
+    assert one.keys() == other.keys()
+    for name, x in one.items():
+        np.testing.assert_allclose(other[name], x, rtol=1e-4, atol=1e-4 * np.abs(x).max(), err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def unbroken(config):
+    """The posterior of the run of one process."""
+    run = config.parent / "unbroken"
+    ((code, _, errors),) = ends(vijax(["fit", config, "--out", run], 1))
+    assert code == 0, errors
+    return posterior(run)
+
+
+def begun(config, run, count=2):
+    """A run that has saved something."""
+    team = vijax(["fit", config, "--out", run], count)
+    wait_for(lambda: any(run.glob("checkpoints/*.npz")), team)
+    return team
+
+
+def require_goes_on(run, count, unbroken):
+    found = ends(vijax(["resume", run], count))
+    assert [code for code, *_ in found] == [0] * count, found
+    assert "Going on with" in found[0][2]
+    assert all(said == "" for _, said, _ in found[1:])
+    require_near(unbroken, posterior(run))
+    assert not (run / "processes").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "victim", "then"), [("KILL", 0, 1), ("KILL", 1, 3), ("STOP", 0, 2)])
+def test_a_lost_process_is_named_and_the_run_goes_on(number, victim, then, config, unbroken, tmp_path):
+    """On another number of processes, to the same end."""
+    run, rng = tmp_path / "run", np.random.default_rng(victim)
+    team = begun(config, run)
+    time.sleep(rng.uniform(0.0, 1.0))
+    lost_one, (other,) = team[victim], [team[1 - victim]]
+    lost_one.send_signal(getattr(signal, f"SIG{number}"))
+    ((code, _, errors),) = ends([other], 60)
+    lost_one.kill()
+    lost_one.communicate()
+    assert code == watch.LOST, errors
+    assert f"vijax: process {victim} (host " in errors
+    assert f"pid {lost_one.pid}) is lost: it has given no sign of life" in errors
+    assert f"vijax resume {run} --distributed --coordinator" in errors
+    require_goes_on(run, then, unbroken)
+
+
+@pytest.mark.slow
+def test_sigterm_to_one_ends_all_and_all_is_saved(config, unbroken, tmp_path):
+    run = tmp_path / "run"
+    team = begun(config, run)
+    team[1].send_signal(signal.SIGTERM)
+    found = ends(team, 30)
+    assert [code for code, *_ in found] == [130, 130], found
+    assert f"vijax resume {run}" in found[0][1]
+    require_goes_on(run, 2, unbroken)
+
+
+@pytest.mark.slow
+def test_what_one_process_cannot_begin_none_does(config, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "mine.txt").write_text("")
+    found = ends(vijax(["fit", config, "--out", run], 2), 60)
+    assert [code for code, *_ in found] == [2, 2], found
+    assert f"vijax: {run} exists" in found[0][2]
+    assert f"vijax: process 0 of 2: {run} exists" in found[1][2]
+
+
+# --- the watch --------------------------------------------------------------------------------------------------------
+HERE, THERE, THIRD = (Sign(k, f"host{k}", 10 + k) for k in range(3))
+
+
+def test_a_silent_process_is_lost_by_the_readers_clock():
+    seen = updated({}, {0: HERE, 1: THERE}, 100.0)
+    seen = updated(seen, {0: HERE._replace(signs=2), 1: THERE._replace(signs=2)}, 101.0)
+    assert lost(seen, 0, 101.0 + watch.SILENT_S) is None
+    seen = updated(seen, {0: HERE._replace(signs=3), 1: THERE._replace(signs=2)}, 122.0)
+    assert lost(seen, 0, 122.0) == (
+        1,
+        "process 1 (host host1, pid 11) is lost: it has given no sign of life for 21 s",
+    )
+
+
+def test_a_process_that_ended_is_not_blamed_for_the_one_it_lost():
+    """All name the first: also one that hears of it from another, and not the one that was thought lost."""
+    ended = THERE._replace(fault="process 2 (host host2, pid 12) is lost", because_of=2)
+    seen = {k: Seen(sign, 0.0, 0.0) for k, sign in enumerate((HERE, ended, THIRD))}
+    assert lost(seen, 0, 1.0) == (2, ended.fault)
+    assert lost(seen, 2, 1.0) == (1, f"process 1 (host host1, pid 11) went on without this one: {ended.fault}")
+    failed = seen | {1: Seen(THERE._replace(fault="no such file"), 0.0, 0.0)}
+    assert lost(failed, 0, 1.0) == (1, "process 1 (host host1, pid 11) ended: no such file")
+
+
+def test_a_process_that_lives_and_keeps_the_others_waiting_is_stuck():
+    signs = lambda n, entered: {
+        0: HERE._replace(signs=n, entered=9),
+        1: THERE._replace(signs=n, entered=entered),
+    }
+    seen, now = updated({}, signs(0, 9), 0.0), 0.0
+    seen = updated(seen, {0: HERE._replace(signs=1, entered=10), 1: THERE._replace(signs=1, entered=9)}, 1.0)
+    for n in range(2, 400):
+        now = float(n)
+        seen = updated(seen, {0: HERE._replace(signs=n, entered=10), 1: THERE._replace(signs=n, entered=9)}, now)
+        if lost(seen, 0, now):
+            break
+    assert now == pytest.approx(1.0 + watch.STUCK_S, abs=1.5)
+    assert "process 1 (host host1, pid 11) is stuck: it is alive" in lost(seen, 0, now)[1]
+
+
+def test_a_watch_says_who_is_lost_and_how_to_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "EVERY_S", 0.01)
+    monkeypatch.setattr(watch, "SILENT_S", 0.2)
+    said, left = [], []
+    one = Watch(tmp_path, 0, 2, lambda: "Go on: vijax resume RUN.", said.append, left.append)
+    Watch(tmp_path, 1, 2, str, said.append, left.append).write()
+    one.begin()
+    wait_for(lambda: left, [])
+    assert left == [watch.LOST]
+    assert said[0].startswith("vijax: process 1 (host ")
+    assert said[0].endswith("Go on: vijax resume RUN.")
+    assert one.signs()[0].because_of == 1
+
+
+def test_a_damaged_or_missing_sign_is_no_sign(tmp_path):
+    one = Watch(tmp_path, 0, 3, str, print)
+    one.begin()
+    one.write()
+    (tmp_path / "1.json").write_text('{"process": 1, "ho')
+    assert one.signs().keys() == {0}
+    one.end()
+    assert [path.name for path in tmp_path.iterdir()] == ["1.json"]
+
+
+def test_the_processes_of_no_cluster_are_asked_for(monkeypatch):
+    def initialize(coordinator, *others, **more):
+        raise ValueError("Number of processes must be defined.")
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    with pytest.raises(
+        ValueError, match=r"^coordinator: expected a cluster that JAX detects.*num_processes=2, .*must be defined"
+    ):
+        vi.scale.initialize(num_processes=2)
