@@ -32,7 +32,7 @@ from vijax.fitting.fit_arguments import (
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
 from vijax.fitting.loader import Loader, as_loader
-from vijax.fitting.loop import run_chunk, runs_of_one_shape, stacked
+from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stacked
 from vijax.fitting.restarts import Many, best, in_runs, many, of_run
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import begun, gone_on
@@ -133,9 +133,9 @@ def fit(
         is returned (callbacks see the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of shape
         (steps, restarts). Memory grows with this number.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
-      steps_per_chunk: steps in one compiled call; progress is shown between calls. None takes 50 on full data, up to
-        500 where they are fast and there are no callbacks; 10 on minibatches. It cannot change the posterior. (The
-        reported objective may change in its last digit, because another number is another program.)
+      steps_per_chunk: steps in one compiled call; progress is shown between calls. None takes 50 on full data and 10 on
+        minibatches; up to 500, and 50 of small arrays, where they are fast and there are no callbacks. It cannot change
+        the posterior. (The reported objective may change in its last digit, because another number is another program.)
       tol: stop when the remaining gain of the objective is below this, relative to the objective. A run that has
         converged takes no more steps, also where it goes on from `state`. On full data without draws, the gain is the
         objective's last change over 50 steps, and the rest if later changes shrink as it did, at steps 50, 100, 150,
@@ -209,17 +209,18 @@ def fit(
     is_noisy = loader.steps_per_epoch > 1 or spec.draws
     window = window_of(loader.steps_per_epoch) if is_noisy else 0
     state = _watching(state, window) if window and tol is not None else state
-    usual = LONGEST if loader.steps_per_epoch == 1 else 10  # of a short run too: it shares the program of a long one
+    where = place(mesh, state)
+    is_seen = bool(callbacks) or where.is_shared  # chunks are then told to somebody: they have one length
+    usual = most_steps(loader, is_seen)  # of a short run too: it shares the program of a long one
     length = min(steps_per_chunk or usual, max(total, usual))
     rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
-    where = place(mesh, state)
     state = where.shared(state, key=jax.random.key_data(key), steps=total, batches=loader.steps_per_epoch, chunk=length)
     there = where.algorithm(shared, loader)
     steps = runs if there is shared else there if restarts == 1 else many(there, restarts)
     advance = functools.partial(run_chunk, steps.step, length, key_run, more, max_bad_steps=max_bad_steps)
     chunks = _Chunks(alg, advance, loader, length, total, rule, where)
     if steps_per_chunk is None:
-        chunks.pace, chunks.grows = min(FIRST, length), not (callbacks or where.is_shared)
+        chunks.pace, chunks.grows = min(chunks.look, length), not is_seen
     status, traces = _run(chunks, state, callbacks, max_bad_steps)
     alone, trace = _view(where.plain(chunks.state), _joined(traces))
     judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if spec.model.free is not None else None
@@ -306,9 +307,9 @@ def _watching(state: State | Many, window: int) -> Any:
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------
-FIRST, LONGEST, SHORT_S = 50, 500, 0.05
-"""Steps on all data in a first chunk, and at most; where no callback sees chunks, one that took less time than this is
-followed by one of four times as many steps, so that what a chunk costs is little and Ctrl-C is heard soon."""
+SHORT_S = 0.05
+"""Where no callback sees chunks, one that took less time than this is followed by one of four times as many steps, so
+that what a chunk costs is little and Ctrl-C is heard soon."""
 
 
 class _Chunks:
@@ -328,6 +329,7 @@ class _Chunks:
         self.length, self.total, self.where = length, total, where
         self.rule = rule  # a chunk ends where convergence is judged
         self.pace, self.grows = length, False  # steps of the next chunk; and whether it may take more, up to `length`
+        self.look = look_every(self.loader.steps_per_epoch == 1)
         self.is_watched = rule is not None and rule.window > 0
         self.state: Any  # State or Many
         self.groups_seen = self.words_seen = 0.0
@@ -367,7 +369,8 @@ class _Chunks:
     def _counts(self, first: int) -> Iterator[int]:
         """The number of steps of each chunk."""
         while first < self.total:
-            count = min(self.pace, self.total - first)
+            # A chunk that may grow ends where any other would, so that time cannot decide where a bad run ends.
+            count = min(self.pace - (first + self.pace) % self.look * self.grows, self.total - first)
             count = count if self.rule is None else min(count, self.rule.next(first) - first)
             yield count
             first += count

@@ -17,6 +17,7 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.general import with_points, without_points
 from vijax.contract.intake import check_fits
 from vijax.contract.model import Hyper
+from vijax.fitting.loader import ArrayLoader, Loader
 from vijax.fitting.restarts import in_runs
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Info, State
@@ -26,6 +27,10 @@ from vijax.xla.random_bits import in_one_piece
 
 NETWORK = 1 << 17
 """Numbers that the optimiser of learnt points keeps, from which these are networks: Adam keeps two for each weight."""
+
+
+SMALL = 1 << 16
+"""Numbers in a minibatch, below which 50 of them take little memory."""
 
 
 def run_chunk(
@@ -54,7 +59,7 @@ def run_chunk(
       num_steps: number of steps to run.
       is_watched: the state's `watch` is shown the objective of every step.
       max_bad_steps: skipped steps in a row with which the chunk ends before its time, at a step that is a multiple of
-        `CHECK_EVERY`: so a long chunk ends where short ones do.
+        `look_every`: so a long chunk ends where short ones do.
 
     Returns:
       The state after the steps, and their infos, valid up to `num_steps`; without the groups' own bounds.
@@ -78,6 +83,7 @@ def _chunk(
     max_bad_steps: Int[Array, ""],
 ) -> tuple[State, Told]:
     step: Any = step_of()
+    look = look_every(all(x.shape[0] == 1 for x in jax.tree.leaves(batches)))
 
     @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
     def one(state: State, i: Array) -> tuple[State, Info]:
@@ -89,7 +95,7 @@ def _chunk(
 
     def goes_on(carry: tuple[Array, Any, Told]) -> Array:
         i, state, _ = carry
-        return (i < num_steps) & ((i == 0) | (state.step % CHECK_EVERY != 0) | (state.bad_steps < max_bad_steps))
+        return (i < num_steps) & ((i == 0) | (state.step % look != 0) | (state.bad_steps < max_bad_steps))
 
     def body(carry: tuple[Array, Any, Told]) -> tuple[Array, Any, Told]:
         i, state, told = carry
@@ -99,6 +105,20 @@ def _chunk(
     told = Told.empty(length, jax.eval_shape(one, state, jnp.int32(0))[1])
     taken, state, told = jax.lax.while_loop(goes_on, body, (jnp.int32(0), state, told))
     return _watched(state, told.infos().elbo, taken) if is_watched else state, told
+
+
+def look_every(is_whole: bool) -> int:
+    """Steps after which a run of many skipped steps is looked for, on all data and on minibatches."""
+    return CHECK_EVERY if is_whole else 10
+
+
+def most_steps(loader: Loader, is_seen: bool) -> int:
+    """The capacity of a chunk where none is given: few steps of minibatches, which take memory, if callbacks see them
+    or they are not small arrays."""
+    if loader.steps_per_epoch == 1:
+        return 500
+    small = isinstance(loader, ArrayLoader) and numbers_in(loader.data) < SMALL * loader.steps_per_epoch
+    return 50 if small and not is_seen else look_every(False)
 
 
 def _watched(state: Any, elbo: Array, num_steps: Array) -> Any:
