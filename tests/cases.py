@@ -29,6 +29,7 @@ from vijax.families import (
     InverseWishart,
     LinearGaussianChain,
     MarkovChain,
+    MatrixNormalWishart,
     Multinomial,
     MultivariateNormal,
     MultivariateNormalGamma,
@@ -543,6 +544,39 @@ FAMILIES = [
             (np.zeros(3), np.eye(3), -1.0, 1.0),
             (np.zeros(3), -np.eye(3), 0.0, 1.0),
             (np.zeros(3), -np.eye(3), -1.0, 0.0),
+        ),
+    ),
+    Case(
+        "matrix_normal_wishart",
+        constructor=MatrixNormalWishart.from_parameters,
+        params={
+            "location": np.stack(
+                [array([1.0, -0.5], [0.0, 2.0], [-1.0, 0.3]), array([0.2, 0.1], [1.0, 0.0], [0.0, -0.7])]
+            ),
+            "strength": spd(6, 2, 3),
+            "degrees": array(3.5, 30.0),
+            "scale": spd(5, 2, 2) / 5,
+        },
+        peaked=lambda q: q.degrees > q.dim + 1 - q.num_rows,
+        gauge=symmetrised,
+        invalid=tuple(
+            (
+                MatrixNormalWishart.from_parameters,
+                {"location": np.zeros((3, 2)), "strength": np.eye(3), "degrees": 3.0, "scale": np.eye(2), name: bad},
+                name,
+            )
+            for name, bad in (
+                ("location", np.full((3, 2), NAN)),
+                ("location", np.zeros((2, 2))),
+                ("strength", -np.eye(3)),
+                ("degrees", 1.0),
+                ("scale", -np.eye(2)),
+            )
+        ),
+        outside=(
+            (np.zeros((3, 2)), -np.eye(3), -np.eye(2), 0.4),
+            (np.zeros((3, 2)), np.eye(3), -np.eye(2), 3.0),
+            (np.full((3, 2), 3.0), -np.eye(3), -np.eye(2), 3.0),
         ),
     ),
     Case(

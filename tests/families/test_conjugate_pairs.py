@@ -7,7 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vijax.families import Family, Gamma, NormalGamma, NormalWishart, Wishart
+from vijax.families import (
+    Family,
+    Gamma,
+    MatrixNormalWishart,
+    MultivariateNormalGamma,
+    NormalGamma,
+    NormalWishart,
+    Wishart,
+)
 
 
 @pytest.fixture
@@ -53,6 +61,28 @@ def test_normal_wishart_posterior_is_the_textbooks(x64) -> None:
     np.testing.assert_allclose(q.location, (2.0 * m + y.sum(0)) / (2.0 + n))
 
 
+def test_matrix_normal_wishart_posterior_is_the_textbooks(x64) -> None:
+    """U' = U + X'X, M' = U'^-1 (U M + X'Y), scale'^-1 = scale^-1 + Y'Y + M'UM - M''U'M', degrees' = degrees + N (Rowe,
+    2003, section 8.4)."""
+    rng = np.random.default_rng(0)
+    x, y, m = rng.normal(size=(12, 2)), rng.normal(size=(12, 3)) + 1.0, rng.normal(size=(2, 3))
+    u, scale = np.array([[2.0, 0.3], [0.3, 1.0]]), np.diag([1.0, 2.0, 0.5])
+    prior = MatrixNormalWishart.from_parameters(m, u, 5.0, scale)
+    energy = lambda t: (
+        jnp.einsum("nj,nd,jd->", x, y, t.coefficients_times_precision)
+        - 0.5 * jnp.einsum("nj,ni,ij->", x, x, t.quadratic)
+        - 0.5 * (jnp.einsum("ni,nj,ij->", y, y, t.precision) - len(y) * t.log_det)
+    )
+    q = updated(prior, energy)
+    strength = u + x.T @ x
+    location = np.linalg.solve(strength, u @ m + x.T @ y)
+    rate = np.linalg.inv(scale) + y.T @ y + m.T @ u @ m - location.T @ strength @ location
+    np.testing.assert_allclose(q.strength, strength)
+    np.testing.assert_allclose(q.location, location)
+    np.testing.assert_allclose(np.linalg.inv(q.scale), rate)
+    np.testing.assert_allclose(q.degrees, 5.0 + len(y))
+
+
 def facts(q: Family, p: Family) -> list[np.ndarray]:
     leaves = jax.tree.leaves((q.expected_stats(), q.fisher_solve(p.expected_stats()), q.flat(), tuple(q.mode())))
     return [np.squeeze(x) for x in (q.log_normalizer(), q.entropy(), q.kl(p), *leaves)]
@@ -70,6 +100,27 @@ def test_one_dimension(x64) -> None:
     scalar = [NormalGamma.from_parameters(m, 0.3 + m, n, p) for m, n, p in ((1.0, 1.3, 0.7), (2, 4, 2))]
     a, b = facts(*matrix), facts(*scalar)
     np.testing.assert_allclose(sorted(np.hstack(a)), sorted(np.hstack(b)), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_row_and_one_column(dtype: type) -> None:
+    """A matrix-normal-Wishart of one row is a normal-Wishart, and of one column a normal-gamma."""
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(dtype is np.float64):
+        m, scale = rng.normal(size=(2, 3)).astype(dtype), np.diag([1.0, 2.0, 0.5]).astype(dtype)
+        strength = np.array([[[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 3.0]]] * 2, dtype)
+        k, n = np.array([2.0, 0.7], dtype), np.array([5.0, 4.0], dtype)
+        one = MatrixNormalWishart.from_parameters(m[:, None], k[:, None, None], n, scale)
+        row = NormalWishart.from_parameters(m, k, n, scale)
+        pairs = [(one, row)]
+        one = MatrixNormalWishart.from_parameters(m[..., None], strength, n, k[:, None, None])
+        pairs += [(one, MultivariateNormalGamma.from_parameters(m, strength, n / 2, 0.5 / k))]
+        for one, known in pairs:
+            at = lambda q: (q.log_normalizer(), q.entropy(), q.kl(jax.tree.map(lambda leaf: leaf[::-1], q)))
+            rest = lambda q: jax.tree.leaves((q.expected_stats(), q.fisher_solve(q.expected_stats()), tuple(q.mode())))
+            for got, wanted in zip((at(one), rest(one)), (at(known), rest(known)), strict=True):
+                a, b = (np.sort(np.hstack([np.ravel(x) for x in found])) for found in (got, wanted))
+                np.testing.assert_allclose(a, b, rtol=2e-5 if dtype is np.float32 else 1e-12, atol=1e-5)
 
 
 def test_large_degrees_in_float32() -> None:

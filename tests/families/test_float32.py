@@ -25,6 +25,7 @@ FEW, MANY = 80, 2000
 WITHOUT = {
     "MarkovChain": "sums of categoricals, against enumeration in test_laws.py",
     "LinearGaussianChain": "a Gaussian of many dimensions, against dense algebra in test_gaussian_chains.py",
+    "MatrixNormalWishart": "test_conjugate_pairs.py: of one row the normal-Wishart, of one column the normal-gamma",
     "PolyaGamma": "test_polya_gamma.py, for entropies to 50 digits are integrals",
     "Product": "the sum over its factors",
     "Exponential": "the skeleton of docs/extending.md, whose closed forms are derivatives",

@@ -35,6 +35,9 @@ from vijax.families.scalar.truncated_normal import TruncatedNormal as TruncatedN
 from vijax.families.scalar.truncated_normal import TruncatedNormalStats as TruncatedNormalStats
 from vijax.families.vector.inverse_wishart import InverseWishart as InverseWishart
 from vijax.families.vector.inverse_wishart import InverseWishartStats as InverseWishartStats
+from vijax.families.vector.matrix_normal_wishart import MatrixNormalWishart as MatrixNormalWishart
+from vijax.families.vector.matrix_normal_wishart import MatrixNormalWishartStats as MatrixNormalWishartStats
+from vijax.families.vector.matrix_normal_wishart import MatrixPrecision as MatrixPrecision
 from vijax.families.vector.multivariate_normal import MultivariateNormal as MultivariateNormal
 from vijax.families.vector.multivariate_normal import MultivariateNormalStats as MultivariateNormalStats
 from vijax.families.vector.multivariate_normal_gamma import CoefficientsPrecision as CoefficientsPrecision

@@ -100,6 +100,7 @@ CONSTRAINTS: dict[type[Family], Any] = {
     families.NormalWishart: MeanPrecision(_REAL, _MATRIX),
     families.NormalsWishart: MeanPrecision(_REAL, _MATRIX),
     families.MultivariateNormalGamma: CoefficientsPrecision(_REAL, _POSITIVE),
+    families.MatrixNormalWishart: families.MatrixPrecision(_REAL, _MATRIX),
 }
 """Supports of families, in the structure of a value."""
 

@@ -139,7 +139,7 @@ class MeansAndPrecision(Family):
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MeanPrecision:
         draw, scaled = self._draw(key, shape)
-        return MeanPrecision(self.location + self._own(_solve_root(draw, scaled), 1), gram(draw.root))
+        return MeanPrecision(self.location + self._own(solve_root(draw, scaled), 1), gram(draw.root))
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Any:
         """t of a draw, with nothing divided by the precision; differentiable in the parameters."""
@@ -157,7 +157,7 @@ class MeansAndPrecision(Family):
         def v_product(eta: Any) -> Any:
             linear, quadratic = self._many(eta.precision_times_mean, 1), self._many(eta.quadratic)[..., None]
             slope_at_m = linear + 2.0 * quadratic * m
-            step = _solve_root(draw, scaled)
+            step = solve_root(draw, scaled)
             slope = products(draw.root.mT, slope_at_m) + 2.0 * quadratic * scaled  # B' s
             scales = kappa[..., None] * self.half_degrees[..., None, None]
             dm = products(law.rate, products(draw.root, slope)) / scales
@@ -228,6 +228,6 @@ def sum_of_products(x: Array, y: Array) -> Float[Array, "*batch D D"]:
     return jnp.einsum("...ji,...jk->...ik", x, y, precision="highest")
 
 
-def _solve_root(draw: BartlettDraw, x: Array) -> Array:
+def solve_root(draw: BartlettDraw, x: Array) -> Array:
     """B'^-1 x_j = C T'^-1 x_j, C the Cholesky factor of P."""
     return products(draw.factor, solve(draw.triangle, x.mT, trans=1).mT)
