@@ -92,6 +92,7 @@ from vijax.models.energies.check_energy import check_energy
 from vijax.models.energies.density import density
 from vijax.models.energies.energy import conditional, energy_model
 from vijax.models.formulas.glmm import glmm
+from vijax.models.structural.stm import stm
 from vijax.predict.at_values import at
 from vijax.response.linear_response import linear_response
 
@@ -195,6 +196,7 @@ __all__ = [
     "ssvi",
     "ssvi_a",
     "step_size",
+    "stm",
     "svi",
     "topics",
     "trust",

@@ -147,6 +147,7 @@ each_case = pytest.mark.parametrize("name", CASES)
 NO_FIT = {"gp", "glm", "logistic_regression"}  # which hold their data: below
 NO_MODELS = {
     "Glmm",
+    "Stm",
     "Predictors",
     "as_potentials",
     "emission",

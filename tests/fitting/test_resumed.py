@@ -232,6 +232,7 @@ OTHERS = {
 def test_every_ready_model_has_a_row_or_a_reason():
     no_models = {
         "Glmm",
+        "Stm",
         "Predictors",
         "emission",
         "group_rows",

@@ -92,6 +92,7 @@ CASES = {  # model, algorithm, data, sizes or None, shape of a draw by sizes, sh
 }  # fmt: skip
 NO_MODELS = {
     "Glmm",
+    "Stm",
     "Predictors",
     "emission",
     "group_rows",

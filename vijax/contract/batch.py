@@ -51,12 +51,14 @@ class Documents:
       counts: how often each word occurs; 0 in padding slots.
       weights: 1 for a document, 0 for a padding row.
       max_tokens: static bound on the tokens of any row (a shape: it sizes the E-steps that walk over tokens).
+      covariates: numbers of each document that the model reads beside its words; 0 in padding rows. None: none.
     """
 
     words: Int[Array, "docs slots"]
     counts: Float[Array, "docs slots"]
     weights: Float[Array, " docs"]
     max_tokens: int = dataclasses.field(metadata={"static": True})
+    covariates: Float[Array, "docs P"] | None = dataclasses.field(default=None, kw_only=True)
 
 
 def one_group(data: PyTree) -> PyTree:

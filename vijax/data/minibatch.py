@@ -205,7 +205,10 @@ def padded_documents(corpus: Corpus, rows: Int[np.ndarray, " docs"], slots: int,
     counts = np.zeros(filled.shape, np.float32)
     words[filled] = corpus.indices[pairs]
     counts[filled] = corpus.counts[pairs]
-    return Documents(words, counts, real.astype(np.float32), max_tokens)  # type: ignore[arg-type]
+    beside = None
+    if corpus.covariates is not None:
+        beside = np.where(real[:, None], corpus.covariates[rows], np.float32(0))
+    return Documents(words, counts, real.astype(np.float32), max_tokens, covariates=beside)  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=64)

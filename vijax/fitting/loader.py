@@ -141,6 +141,8 @@ class CorpusLoader:
     def contents(self) -> Iterator[Any]:
         """Arrays that identify these documents and their parts."""
         yield from (self.corpus.indptr, self.corpus.indices, self.corpus.counts)
+        if self.corpus.covariates is not None:
+            yield self.corpus.covariates
         if self.is_fixed:
             yield from self._parts()[1]
 

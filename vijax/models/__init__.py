@@ -29,10 +29,12 @@ from vijax.models.series.factorial_hmm import factorial_hmm
 from vijax.models.series.hmm import hmm
 from vijax.models.series.sequences import pad
 from vijax.models.series.state_space import linear_gaussian_state_space
+from vijax.models.structural.stm import Stm
 
 __all__ = [
     "Glmm",
     "Predictors",
+    "Stm",
     "ard_regression",
     "as_potentials",
     "ctm",

@@ -3,8 +3,9 @@
 Models of topics are in `vijax.models`.
 """
 
+from vijax.topics.anchors import anchor_words
 from vijax.topics.decision import all_words
 from vijax.topics.own_words import OwnWords, by_words, of_all_words, renumbered, stored
 from vijax.topics.seeds import seeded
 
-__all__ = ["OwnWords", "all_words", "by_words", "of_all_words", "renumbered", "seeded", "stored"]
+__all__ = ["OwnWords", "all_words", "anchor_words", "by_words", "of_all_words", "renumbered", "seeded", "stored"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from vijax.data.corpora import storage
 from vijax.data.corpora.csr import canonical, row_blocks, row_entries, row_sums
@@ -44,6 +44,7 @@ class Corpus:
       texts: a short snippet per document, for reports.
       notes: remarks for the user, such as the number of empty documents.
       language: language whose stop words were left out; empty where it was neither said nor found.
+      covariates: numbers of each document that a model reads beside its words, as `vijax.stm` makes them.
 
     Raises:
       ValueError: the arrays do not make a corpus; the message says which, and what to do.
@@ -64,6 +65,7 @@ class Corpus:
     texts: Sequence[str] | None = None
     notes: tuple[str, ...] = ()
     language: str = ""
+    covariates: Float[np.ndarray, "docs P"] | None = None
 
     def __post_init__(self):
         set_field = functools.partial(object.__setattr__, self)
@@ -80,6 +82,8 @@ class Corpus:
             implied = int(self.indices.max(initial=-1)) + 1 if self.vocabulary is None else len(self.vocabulary)
             set_field("vocab_size", implied)
         set_field("vocab_size", int(self.vocab_size))
+        if self.covariates is not None:
+            set_field("covariates", _checked_covariates(self.covariates, self.num_documents))
         _check(self)
         set_field("notes", _with_note_of_empty_documents(self.notes, self.indptr))
 
@@ -168,6 +172,7 @@ class Corpus:
             titles=pick(self.titles),
             texts=pick(self.texts),
             notes=lasting_notes(self),
+            covariates=None if self.covariates is None else self.covariates[rows],
         )
 
     def split(self, held_out: float | int = 0.1, seed: int = 0) -> tuple[Corpus, Corpus]:
@@ -192,7 +197,8 @@ class Corpus:
         return scipy.sparse.csr_matrix((self.counts, self.indices, self.indptr), shape=shape)
 
     def save(self, folder: str | Path) -> Path:
-        """Writes a folder that `Corpus.open` maps into memory: .npy arrays, vocabulary.txt, meta.json."""
+        """Writes a folder that `Corpus.open` maps into memory: .npy arrays, vocabulary.txt, meta.json. Covariates are
+        not written."""
         return storage.save(self, folder)
 
     @classmethod
@@ -241,6 +247,15 @@ def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Cor
 
 def _is_mapped(array: np.ndarray) -> bool:
     return isinstance(array, np.memmap)
+
+
+def _checked_covariates(values: Any, num_documents: int) -> Float[np.ndarray, "docs P"]:
+    """The numbers as float32, or a DataError."""
+    found = np.asarray(values, np.float32)
+    if found.ndim != 2 or len(found) != num_documents or not np.isfinite(found).all():
+        got = f"shape {found.shape}" if found.ndim != 2 or len(found) != num_documents else "others"
+        raise fail("covariates", f"a row of finite numbers for each of {num_documents} documents", got, "see vijax.stm")
+    return found
 
 
 def _check(corpus: Corpus) -> None:

@@ -76,7 +76,8 @@ def relabel(corpus: Corpus, new_id: Int[np.ndarray, " words"], builder: CorpusBu
 
 def _with_strings(changed: Corpus, corpus: Corpus) -> Corpus:
     notes = (*lasting_notes(corpus), *changed.notes)
-    return dataclasses.replace(changed, titles=corpus.titles, texts=corpus.texts, notes=notes, language=corpus.language)
+    kept = {name: getattr(corpus, name) for name in ("titles", "texts", "language", "covariates")}
+    return dataclasses.replace(changed, notes=notes, **kept)
 
 
 def split_over_seen_words(corpus: Corpus, held_out: float | int, seed: int) -> tuple[Corpus, Corpus]:

@@ -14,6 +14,7 @@ three, for any message (EM, MAP, mean field).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -95,12 +96,12 @@ def ctm(
     return Model(
         {"eta": eta},
         prior,
-        functools.partial(_local_elbo, num_samples, seed),
+        functools.partial(local_elbo, num_samples, seed, _of_all),
         functools.partial(_start, num_topics),
         default,
         form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": "eta"})),
         locals=OfLocals(
-            lambda hyper, batch: tuple(_cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data),
+            lambda hyper, batch: tuple(cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data),
             carried=True,
             solved_by=esteps.LogisticNormalEStep,
         ),
@@ -128,11 +129,21 @@ def _vague(num_topics: int) -> NormalWishart:
     return NormalWishart.from_parameters(np.zeros(num_topics), 1.0, degrees, np.eye(num_topics) / degrees)
 
 
-def _cold(docs: Documents, num_topics: int, dtype: Any) -> GaussianLocals:
+def _of_all(logits: Any, docs: Documents) -> Any:
+    """The statistics of the law of z, one for all documents."""
+    return logits
+
+
+def cold(docs: Documents, num_topics: int, dtype: Any) -> GaussianLocals:
     """q(z) without an earlier one: an E-step begins at the prior."""
     size = docs.weights.shape[0]
     zeros = functools.partial(jnp.zeros, dtype=dtype)
     return GaussianLocals(zeros((size, num_topics)), zeros((size, num_topics, num_topics)), jnp.zeros(size, jnp.int32))
+
+
+Law = Callable[[Any, Documents], Any]
+"""(statistics of the globals behind z, documents) -> `NormalWishartStats` of mu and Sigma^-1: one for all documents, or
+a mean for each."""
 
 
 class _Chunk(NamedTuple):
@@ -147,16 +158,26 @@ class _Chunk(NamedTuple):
         return self.documents.words
 
 
-def _local_elbo(
-    num_samples: int, seed: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+def local_elbo(
+    num_samples: int,
+    seed: int,
+    law: Law,
+    hyper: Hyper,
+    stats: Any,
+    batch: Minibatch,
+    key: PRNGKeyArray,
+    estep: Any,
 ) -> LocalElbo:
+    """`Model.local_elbo` of documents whose z have the law `law(statistics of the globals, documents)`."""
     table, log_scale = likelihood_table(stats["topics"])
     num_topics = table.shape[1]
     key = key if batch.local is None else _same_for(seed, batch.rows)
-    starts = batch.local or tuple(_cold(docs, num_topics, table.dtype) for docs in batch.data)
+    starts = batch.local or tuple(cold(docs, num_topics, table.dtype) for docs in batch.data)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
-    total, aux = sum_over_rows(functools.partial(_chunk_bound, estep, num_samples), table, stats["logits"], chunks, key)
+    total, aux = sum_over_rows(
+        functools.partial(_chunk_bound, estep, num_samples, law), table, stats["logits"], chunks, key
+    )
     merged = [merge_chunks(part, d.weights.shape[0]) for part, d in zip(aux, batch.data, strict=True)]
     scales = [jnp.einsum("dn,dn->d", d.counts, log_scale[d.words], precision="highest") for d in batch.data]
     weights = [d.weights for d in batch.data]
@@ -179,14 +200,14 @@ def _same_for(seed: int, rows: Any) -> PRNGKeyArray:
 
 
 def _chunk_bound(
-    estep: Any, num_samples: int, rows: Float[Array, "D n K"], logits: Any, chunk: _Chunk, key: PRNGKeyArray
+    estep: Any, num_samples: int, law: Law, rows: Float[Array, "D n K"], logits: Any, chunk: _Chunk, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[Array, GaussianLocals]]:
     """Total bound of a chunk of documents, differentiable in rows and in the statistics of (mu, Sigma^-1)."""
-    fixed, given = jax.lax.stop_gradient((rows, logits))
     key_estep, key_bound = jax.random.split(key)
     docs = chunk.documents
-    problem = LogisticNormal(fixed, docs.counts, given.precision_times_mean, given.precision)
-    local = jax.lax.stop_gradient(estep.logistic_normal(problem, chunk.start, key_estep))
+    logits = law(logits, docs)
+    fixed, given = jax.lax.stop_gradient((rows, logits))
+    local = jax.lax.stop_gradient(_inferred(estep, fixed, given, chunk, key_estep))
     factor = jnp.linalg.cholesky(given.precision[None] + local.site)
     cov = inverse(factor)
     draws = gaussian_draws(key_bound, local.mean, jnp.linalg.cholesky(cov), num_samples)
@@ -194,6 +215,20 @@ def _chunk_bound(
     # The entropy less K log(2 pi) / 2, which the prior lacks too.
     per_doc += 0.5 * local.mean.shape[1] - half_log_det(factor)
     return jnp.vdot(docs.weights, per_doc), (per_doc, local)
+
+
+def _inferred(estep: Any, rows: Array, given: Any, chunk: _Chunk, key: PRNGKeyArray) -> GaussianLocals:
+    """q(z) of a chunk of documents: together where they have one prior, else each by itself."""
+    counts, linear, precision = chunk.documents.counts, given.precision_times_mean, given.precision
+    if linear.ndim == 1:
+        return estep.logistic_normal(LogisticNormal(rows, counts, linear, precision), chunk.start, key)
+
+    def alone(rows: Array, counts: Array, linear: Array, start: Any, key: PRNGKeyArray) -> GaussianLocals:
+        problem = LogisticNormal(rows[None], counts[None], linear, precision)
+        found = estep.logistic_normal(problem, jax.tree.map(lambda x: x[None], start), key)
+        return jax.tree.map(lambda x: x[0], found)
+
+    return jax.vmap(alone)(rows, counts, linear, chunk.start, jax.random.split(key, len(rows)))
 
 
 def expected_log_words(
@@ -205,12 +240,12 @@ def expected_log_words(
 
 
 def _expected_log_prior(logits: Any, mean: Float[Array, "D K"], cov: Float[Array, "D K K"]) -> Float[Array, " D"]:
-    """E_q[log N(z; mu, Sigma)] + K log(2 pi) / 2, linear in the statistics of (mu, Sigma^-1)."""
+    """E_q[log N(z; mu, Sigma)] + K log(2 pi) / 2, linear in the statistics of (mu, Sigma^-1), where mu may be that of
+    each document."""
     second = cov + outer(mean, mean)
     quadratic = jnp.einsum("kl,dkl->d", logits.precision, second, precision="highest") + logits.quadratic
-    return 0.5 * (logits.log_det - quadratic) + jnp.einsum(
-        "k,dk->d", logits.precision_times_mean, mean, precision="highest"
-    )
+    linear = jnp.sum(jnp.atleast_2d(logits.precision_times_mean) * mean, 1)
+    return 0.5 * (logits.log_det - quadratic) + linear
 
 
 def expected_shares(
@@ -254,16 +289,21 @@ _SEEDS = 5  # documents whose words each topic starts from
 
 
 def _start(num_topics: int, hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Topics made half of word frequencies, half of the words of five documents each, drawn from the batch (without a
-    batch, as in LDA): measured on AP, K = 10, -8.209 nats per word after four passes, from a near-uniform start -8.286.
-    Sigma is near the identity, held as firmly as by ten documents, so that modes exist."""
+    """Topics by `seeded_topics`; Sigma near the identity, held as firmly as by ten documents, so that modes exist."""
     degrees = num_topics + 10.0
     logits = NormalWishart.from_parameters(np.zeros(num_topics), 10.0, degrees, np.eye(num_topics) / degrees)
+    return prior.replace({"logits": logits, "topics": seeded_topics(hyper, key, prior, batch)})
+
+
+def seeded_topics(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Any:
+    """Topics made half of word frequencies, half of the words of five documents each, drawn from the batch (without a
+    batch, as in LDA): measured on AP, K = 10, -8.209 nats per word after four passes, from a near-uniform start
+    -8.286."""
     topics = near_uniform(hyper, key, prior.only(["topics"]), batch)["topics"]
     if batch is not None:
         concentration = prior["topics"].concentration  # type: ignore[attr-defined]
         topics = Dirichlet(concentration + _seeded_counts(key, batch.data, concentration.shape, concentration.dtype))
-    return prior.replace({"logits": logits, "topics": topics})
+    return topics
 
 
 def _seeded_counts(

@@ -1,0 +1,111 @@
+"""Effects of the structural topic model on simulated corpora: how often 90 % intervals cover the truth.
+
+    python benchmarks/stm.py [number of corpora] [figure.png]
+
+Documents of two parties and a day; K topics whose log proportions are linear in both, with correlated noise. The truth
+is least squares of the shares of 200,000 further documents on party and day. Beside intervals by the method of
+composition stand those of plain regression of the expected shares, which know nothing of the shares' uncertainty.
+"""
+
+import sys
+import time
+
+import jax
+import numpy as np
+from scipy import special
+from scipy.optimize import linear_sum_assignment
+
+import vijax as vi
+from vijax.data import Corpus
+
+LEVEL = 0.9
+CASES = {  # documents, words a document, topics, vocabulary
+    "short": (500, 25, 5, 200),
+    "usual": (500, 100, 5, 200),
+    "many": (2000, 100, 10, 500),
+}
+
+
+def simulated(seed, docs, length, topics, words):
+    rng = np.random.default_rng(seed)
+    beta = rng.dirichlet(np.full(words, 0.1), topics)
+    table = {"party": np.array(["L", "R"])[rng.integers(0, 2, docs)], "day": rng.uniform(0, 10, docs)}
+    x = np.column_stack([np.ones(docs), table["party"] == "R", table["day"] - 5])
+    coefficients = np.array([0.3, 0.7, 0.1])[:, None] * rng.normal(size=(3, topics))
+    mixing = 0.3 * rng.normal(size=(topics, topics))
+    half = 0.8 * np.linalg.cholesky(np.eye(topics) + mixing @ mixing.T)
+    z = lambda x: x @ coefficients + rng.normal(size=(len(x), topics)) @ half.T
+    shares = special.softmax(z(x), 1)
+    sizes = rng.poisson(length, docs) + 5
+    counts = np.array([rng.multinomial(n, share @ beta) for n, share in zip(sizes, shares, strict=True)])
+    far = np.column_stack([np.ones(200_000), rng.integers(0, 2, 200_000), rng.uniform(-5, 5, 200_000)])
+    effects = np.linalg.lstsq(far, special.softmax(z(far), 1), rcond=None)[0].T[:, 1:]
+    return Corpus.from_counts(counts), table, beta, shares, effects
+
+
+def plain(shares, x):
+    """Least squares of shares as if they were known."""
+    b, width = np.linalg.lstsq(x, shares, rcond=None)[0], x.shape[1]
+    spread = np.sqrt(np.sum((shares - x @ b) ** 2, 0) / (len(x) - width))
+    sd = np.sqrt(np.diag(np.linalg.inv(x.T @ x)))[:, None] * spread
+    return (b.T - 1.645 * sd.T)[:, 1:], (b.T + 1.645 * sd.T)[:, 1:]
+
+
+def run(name, seed):
+    """Of one corpus: coverage three times (ours; plain on expected shares; plain on the true ones), and more."""
+    corpus, table, beta, true_shares, effects = simulated(seed, *CASES[name])
+    begun = time.process_time()
+    model = vi.stm(len(beta), corpus, table, "~ party + day", eta=0.1)
+    fit = vi.fit(vi.cavi(model), model.data, num_steps=100, key=jax.random.key(seed))
+    found = model.effects(fit, key=jax.random.key(seed), level=LEVEL)
+    seconds = time.process_time() - begun
+    gaps = np.abs(np.asarray(fit.posterior["topics"].mean())[:, None] - beta[None]).sum(-1)
+    rows, order = linear_sum_assignment(gaps)
+    truth, x = effects[order], model.design.rows.x
+    low, high = plain(np.asarray(fit.transform(model.data, key=jax.random.key(0))), x)
+    low_known, high_known = plain(true_shares, x)
+    inside = lambda low, high, truth: (low <= truth) & (truth <= high)
+    return {
+        "ours": inside(found.low[:, 1:], found.high[:, 1:], truth),
+        "plain": inside(low, high, truth),
+        "known": inside(low_known, high_known, effects),
+        "found": found.mean[:, 1:],
+        "truth": truth,
+        "ends": np.stack([found.low[:, 1:], found.high[:, 1:]]),
+        "gap": gaps[rows, order].mean(),
+        "seconds": seconds,
+    }
+
+
+def main(number=40, figure=None):
+    print("| corpora | documents | words | topics | covered | expected shares | known shares | topics off | CPU s |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    shown = {}
+    for name, (docs, length, topics, _) in CASES.items():
+        all_of = [run(name, 1000 + seed) for seed in range(number)]
+        cover = {of: 100 * np.mean([one[of] for one in all_of]) for of in ("ours", "plain", "known")}
+        error = {of: 100 * np.std([one[of].mean() for one in all_of]) / np.sqrt(number) for of in cover}
+        said = " | ".join(f"{cover[of]:.1f} ± {error[of]:.1f} %" for of in cover)
+        gap, seconds = (np.mean([one[of] for one in all_of]) for of in ("gap", "seconds"))
+        print(f"| {name} | {docs} | {length} | {topics} | {said} | {gap:.2f} | {seconds:.1f} |", flush=True)
+        shown[name] = all_of
+    if figure:
+        drawn(shown["usual"], figure)
+
+
+def drawn(all_of, path):
+    """Effects of party: found against true, with intervals."""
+    import matplotlib.pyplot as plt
+
+    truth, found = (np.concatenate([one[of][:, 0] for one in all_of]) for of in ("truth", "found"))
+    low, high = np.concatenate([one["ends"][:, :, 0] for one in all_of], 1)
+    figure, axes = plt.subplots(figsize=(4.5, 4.5))
+    axes.errorbar(truth, found, [found - low, high - found], fmt=".", ms=3, lw=0.6, alpha=0.6)
+    axes.axline((0, 0), slope=1, color="0.5", lw=0.8)
+    axes.set(xlabel="true effect of party", ylabel="found, with 90 % intervals")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    main(*(int(a) if a.isdigit() else a for a in sys.argv[1:]))

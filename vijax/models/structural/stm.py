@@ -1,0 +1,475 @@
+"""The structural topic model (Roberts, Stewart and Airoldi 2016): `vijax.stm`.
+
+    beta_k ~ Dirichlet(eta),   (G, L) ~ matrix-normal-Wishart,   z_d ~ N(G' x_d, L^-1),
+    each word of document d ~ sum_k softmax(z_d)_k beta_k
+
+x_d are the covariates of a document, by a formula. With x_d = 1 it is the correlated topic model, of which it has the
+E-step and the bound. At q(z_d) = N(m_d, V_d) the term of the prior is
+
+    E_q[log N(z_d; G' x_d, L^-1)] = <x m', G L> - <x x' / 2, G L G'> - <(m m' + V) / 2, L> + log|L| / 2 + const.,
+
+linear in the statistics of (G, L). So its gradient, the message of a document, is (x m', -x x' / 2, -(m m' + V) / 2,
+1/2), and the step to prior + messages is the exact conditional: Bayesian regression of the z on x with their whole
+covariance. (The R package stm alternates a variational regression by topic and a maximum for Sigma.)
+
+Words of a topic may differ between groups of documents. A word of topic k in group g is then from the words that all
+groups have, beta_k, or else, with probability pi_gk, from the group's own,
+
+    pi_gk ~ Beta(2, 8),   delta_gk ~ Dirichlet(content_eta),   w ~ (1 - pi_gk) beta_k + pi_gk delta_gk
+
+(Zhai, Velivelli and Yu 2004; Paul and Girju 2009). SAGE's deviations of logits (Eisenstein, Ahmed and Xing 2011), which
+stm takes, have no conjugate prior. Here the switch of each word is summed out with its topic, in the same logarithm,
+and all of beta, delta and pi have exact messages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Annotated, Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.arguments import EVEN, Positive, Positives, checked, whole
+from vijax.checks import check_key, require, require_integers
+from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_concentration, word_prior
+from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.queries import answers
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.select import with_vocabulary
+from vijax.families import Beta, Dirichlet, MatrixNormalWishart, NormalWishartStats, Point, Product
+from vijax.families.discrete.by_word import TransposedDirichletStats
+from vijax.inference import estep as esteps
+from vijax.models.documents.ctm import cold, expected_shares, local_elbo, seeded_topics
+from vijax.models.formulas import formula as formulas
+from vijax.models.structural import effects as of_effects
+from vijax.models.structural.completion import completed
+from vijax.predict.questions import inferred_of_documents
+from vijax.topics.anchors import Anchored, anchor_words
+from vijax.topics.summary import typical_rows
+from vijax.xla.by_value import by_value
+
+OWN = 2.0, 8.0
+"""Prior of the share of a group's own words in a topic: a fifth, worth ten words."""
+ANCHORED = 0.8
+"""Share of the start of a topic that is of anchor words; the rest is of all words, so that none is ruled out."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Stm(Model):
+    """A structural topic model of one corpus.
+
+    Attributes:
+      data: the documents with their covariates, for `vijax.fit`.
+      design: what the formula of prevalence made of the table.
+      groups: names of the groups by which words differ; empty without.
+      content: the column of these groups, or None.
+      table: the table.
+      centre: what is subtracted from the columns of the design.
+      scale: what they are divided by: the model sees columns of mean 0 and standard deviation 1.
+    """
+
+    data: Corpus
+    design: formulas.Design
+    groups: tuple[str, ...]
+    content: str | None
+    table: Any
+    centre: Float[np.ndarray, " P"]
+    scale: Float[np.ndarray, " P"]
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+    def described(self, corpus: Corpus, table: Any) -> Corpus:
+        """Other documents with their covariates, for `Fit.transform`, `Fit.score` and `vijax.fit`.
+
+        Args:
+          corpus: documents; words that training has not seen are left out.
+          table: a row for each of them, with the columns of the formula.
+
+        Raises:
+          ValueError: a column is missing, has a value that training lacks, or has another number of rows.
+        """
+        if corpus.vocabulary is not None and corpus.vocabulary != self.data.vocabulary:
+            corpus = with_vocabulary(corpus, self.data.vocabulary or ())
+        _check_rows(corpus, table)
+        found = (self.design.rows_of(table).x - self.centre) / self.scale
+        if self.content is not None:
+            places = {name: i for i, name in enumerate(self.groups)}
+            names = _names(table, self.content)
+            new = sorted(set(names) - set(places))
+            require(not new, "table", f"groups of {self.content!r} that training has ({', '.join(self.groups)})", new)
+            found = np.column_stack([found, [places[name] for name in names]])
+        return dataclasses.replace(corpus, covariates=found)
+
+    # --- what a fit says ----------------------------------------------------------------------------------------------
+    def coefficients(
+        self, fit: Any, *, key: PRNGKeyArray, level: float = 0.9, num_draws: int = 1000
+    ) -> of_effects.Effects:
+        """Coefficients of the log proportions z on the columns of the formula, from their posterior. Proportions depend
+        on all of them at once: `effects` are in terms of shares.
+
+        Args:
+          fit: fit of this model.
+          key: random key of the draws.
+          level: probability of the intervals.
+          num_draws: draws of the coefficients.
+        """
+        drawn = fit.posterior["logits"].sample(key, (num_draws,)).coefficients
+        return of_effects.in_units(np.asarray(drawn, float), self.design, self.centre, self.scale, level)
+
+    def effects(
+        self,
+        fit: Any,
+        formula: str | None = None,
+        *,
+        key: PRNGKeyArray,
+        table: Any = None,
+        corpus: Corpus | None = None,
+        level: float = 0.9,
+        num_draws: int = 100,
+    ) -> of_effects.Effects:
+        """Effects of covariates on the shares of topics, with intervals that carry the uncertainty of each document's
+        shares (method of composition, Treier and Jackman 2008; `estimateEffect` of stm).
+
+        Each draw of all documents' shares from q(z_d) is regressed on the columns of the formula by least squares; ten
+        draws of the coefficients, given each, are pooled.
+
+        Args:
+          fit: fit of this model.
+          formula: terms, such as "~ party + day"; None takes those of prevalence. Terms that prevalence lacks are
+            shrunk towards no effect.
+          key: random key of the draws.
+          table: a row for each document; None takes that of training.
+          corpus: other documents with covariates (`described`); None takes those of training.
+          level: probability of the intervals.
+          num_draws: draws of the shares.
+
+        Raises:
+          ValueError: a formula that cannot be read, or other numbers of rows than documents.
+        """
+        check_key(key)
+        require_integers(num_draws=num_draws)
+        table, corpus = (self.table if table is None else table), (self.data if corpus is None else corpus)
+        _check_rows(corpus, table)
+        design = self.design if formula is None else one_sided(formula, table)
+        x = design.rows.x if formula is None and table is self.table else design.rows_of(table).x
+        key_shares, key_effects = jax.random.split(key)
+        return of_effects.composed(self._draws(fit, corpus, key_shares, num_draws), x, design, key_effects, level)
+
+    def find_thoughts(
+        self, fit: Any, *, key: PRNGKeyArray, number: int = 3, corpus: Corpus | None = None
+    ) -> list[Int[np.ndarray, " number"]]:
+        """The documents with the largest share of each topic, as rows of the corpus; very short ones are left out."""
+        corpus = self.data if corpus is None else corpus
+        rows = typical_rows(np.asarray(fit.transform(corpus, key=key)), np.asarray(corpus.tokens), number)
+        return [np.array(found) for found in rows]
+
+    def words(self, fit: Any) -> Float[np.ndarray, "G K V"]:
+        """Expected probabilities of words by group and topic; one group where words do not differ."""
+        return np.asarray(_words(len(self.groups), fit.estimates))
+
+    def _draws(self, fit: Any, corpus: Corpus, key: PRNGKeyArray, number: int) -> Float[np.ndarray, "docs S K"]:
+        """Draws of the shares of documents from q(z_d)."""
+        read = _Draws(number + number % 2)
+        found = inferred_of_documents(read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key)
+        return np.asarray(found)[:, :number]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Draws:
+    """Draws of the shares of documents, at a local bound."""
+
+    number: int
+
+    def __call__(self, model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
+        return [of_effects.drawn_shares(stats["logits"], local, key, self.number) for local in said.local]
+
+
+@checked
+def stm(
+    num_topics: Annotated[int, whole(2)],
+    corpus: Any,
+    table: Any = None,
+    prevalence: str = "~ 1",
+    content: str | None = None,
+    eta: Positives = 0.01,
+    content_eta: Positive = 0.01,
+    strength: Positive = 1.0,
+    start: Literal["anchors", "documents"] = "anchors",
+    estep: Any = None,
+    num_samples: Annotated[int, EVEN] = 64,
+    seed: int = 0,
+) -> Stm:
+    """The structural topic model: topics whose shares, and words, depend on covariates of the documents.
+
+    Args:
+      num_topics: K, how many topics.
+      corpus: the documents, a `vijax.data.Corpus` (or what `vijax.data.read` makes one of).
+      table: columns by name, a row for each document (a dict, a table of pandas, polars or pyarrow), or the path of a
+        file; None where no covariate is used.
+      prevalence: covariates of the shares, as a formula: "~ party + bs(day, df=4)", with interactions, splines and
+        categories; group effects `(1 | g)` are not for this model. Package formulae reads it (extra `formula`).
+      content: column of groups by which the words of each topic differ; None: they do not.
+      eta: prior concentration of a topic's words; small: sharper topics. A scalar, shape (V,), or (K, V) as
+        `vijax.topics.seeded` makes it.
+      content_eta: the same for a group's own words.
+      strength: prior precision of the coefficients, in units of that of the log proportions around their mean and of
+        standard deviations of the columns: worth so many documents.
+      start: where topics begin: "anchors" at those of anchor words, which are good and not random; "documents" at a few
+        documents each, drawn by the key.
+      estep: default E-step; `vijax.estep.proximal_gradient()` if None.
+      num_samples: draws of each q(z), as in `vijax.models.ctm`.
+      seed: seed of all draws on full data, as in `vijax.models.ctm`.
+
+    Returns:
+      A `Model` of this corpus with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, a
+      `vijax.MatrixNormalWishart` of the coefficients on standardised columns and of Sigma^-1; with content also
+      `content`, a Dirichlet of batch shape (G K,), and `own`, a Beta of batch shape (G, K). Fit it by
+      `vijax.fit(vijax.cavi(model), model.data, key=key)`, or by any algorithm of `vijax.models.ctm`. `model.effects`,
+      `model.coefficients`, `model.find_thoughts` and `model.words` take the fit.
+
+    Raises:
+      ValueError: a formula that cannot be read, other rows than documents, a size or concentration out of range.
+      ImportError: formulae is not installed.
+
+    >>> import pytest; _ = pytest.importorskip("formulae")
+    >>> import vijax as vi
+    >>> from vijax.data import synthetic
+    >>> corpus, _ = synthetic.lda_corpus(num_documents=30, num_topics=2, vocab_size=20, seed=0)
+    >>> model = vi.stm(2, corpus, {"day": np.arange(30)}, "~ day", eta=0.1)
+    >>> fit = vi.fit(vi.cavi(model), model.data, num_steps=10, key=jax.random.key(0))
+    >>> model.effects(fit, key=jax.random.key(1)).labels
+    ('Intercept', 'day')
+    """
+    from vijax.data import read
+
+    corpus = read(corpus)
+    table = {"shares": np.zeros(corpus.num_documents)} if table is None else table
+    _check_rows(corpus, table)
+    design = one_sided(prevalence, table)
+    centre, scale = _standards(design)
+    groups = () if content is None else tuple(sorted(set(_names(table, content))))
+    require(content is None or len(groups) > 1, "content", "a column of two groups or more", list(groups))
+    anchored = anchor_words(corpus, num_topics) if start == "anchors" else None
+    own = _Sizes(int(num_topics), int(corpus.vocab_size), len(design.labels), len(groups))
+    made = _model(own, eta, content_eta, strength, estep or esteps.proximal_gradient(), num_samples, seed, anchored)
+    parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
+    found = Stm(
+        **parts,
+        data=corpus,
+        design=design,
+        groups=groups,
+        content=content,
+        table=table,
+        centre=centre,
+        scale=scale,
+    )
+    object.__setattr__(found, "data", found.described(corpus, table))
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sizes:
+    """K, V, the number of columns of the design, and the number of groups of words (0: words do not differ)."""
+
+    topics: int
+    words: int
+    columns: int
+    groups: int
+
+
+@by_value
+def _model(
+    sizes: _Sizes,
+    eta: Any,
+    content_eta: Any,
+    strength: float,
+    estep: Any,
+    num_samples: int,
+    seed: int,
+    anchored: Anchored | None,
+) -> Model:
+    hyper = {"eta": word_concentration(eta, sizes.topics, sizes.words)}
+    by_word = {"topics": "eta"}
+    if sizes.groups:
+        hyper["content_eta"] = word_concentration(content_eta, sizes.groups * sizes.topics, sizes.words)
+        by_word["content"] = "content_eta"
+    degrees = sizes.topics + 2.0
+    logits = _logits(sizes, strength, degrees)
+
+    def prior(hyper: Hyper) -> Product:
+        found: dict[str, Any] = {"logits": logits, "topics": word_prior(hyper["eta"], sizes.topics, sizes.words)}
+        if sizes.groups:
+            found["content"] = word_prior(hyper["content_eta"], sizes.groups * sizes.topics, sizes.words)
+            shape = sizes.groups, sizes.topics
+            found["own"] = Beta.from_alpha_beta(np.full(shape, OWN[0]), np.full(shape, OWN[1]))
+        return Product(found)
+
+    bound = functools.partial(_bound, sizes, num_samples, seed)
+    return Model(
+        hyper,
+        prior,
+        bound,
+        functools.partial(_start, sizes, anchored),
+        estep,
+        form=DataForm(documents=OfDocuments(sizes.words, by_word)),
+        locals=OfLocals(
+            lambda hyper, batch: tuple(cold(docs, sizes.topics, logits.half_degrees.dtype) for docs in batch.data),
+            carried=True,
+            solved_by=esteps.LogisticNormalEStep,
+        ),
+        queries=answers(
+            score=functools.partial(_score, sizes, bound, estep),
+            transform=lambda stats, local, key: expected_shares(stats["logits"], local, key),
+        ),
+    )
+
+
+def _logits(sizes: _Sizes, strength: float, degrees: float) -> MatrixNormalWishart:
+    """Coefficients near 0, worth `strength` documents; E[Sigma^-1] = I."""
+    size = sizes.topics
+    location, own = np.zeros((sizes.columns, size)), strength * np.eye(sizes.columns)
+    return MatrixNormalWishart.from_parameters(location, own, degrees, np.eye(size) / degrees)
+
+
+# --- the bound --------------------------------------------------------------------------------------------------------
+def _bound(
+    sizes: _Sizes,
+    num_samples: int,
+    seed: int,
+    hyper: Hyper,
+    stats: Any,
+    batch: Minibatch,
+    key: PRNGKeyArray,
+    estep: Any,
+) -> LocalElbo:
+    """The bound of `ctm`, with a law of z and a table of words for each document."""
+    width = sizes.columns + (sizes.groups > 0)
+    for docs in batch.data:
+        got = "none" if docs.covariates is None else f"{docs.covariates.shape[1]}"
+        remedy = "Pass model.data, or model.described(corpus, table) of other documents."
+        require(got == f"{width}", "data", f"documents with {width} covariates", got, remedy)
+    if sizes.groups:
+        table, size = by_group(sizes.groups, stats)
+        stats = {**stats, "topics": table}
+        batch = batch._replace(data=tuple(_in_group(docs, size) for docs in batch.data))
+    law = functools.partial(_law, sizes.columns)
+    return local_elbo(num_samples, seed, law, hyper, stats, batch, key, estep)
+
+
+def _law(columns: int, logits: Any, docs: Documents) -> NormalWishartStats:
+    """The statistics of mean and precision of z, of each document."""
+    x = docs.covariates[:, :columns]  # type: ignore[index]
+    linear = jnp.einsum("dj,jk->dk", x, logits.coefficients_times_precision, precision="highest")
+    quadratic = jnp.einsum("dj,ji,di->d", x, logits.quadratic, x, precision="highest")
+    return NormalWishartStats(linear, logits.precision, quadratic, logits.log_det)
+
+
+def by_group(groups: int, stats: Any) -> tuple[TransposedDirichletStats, int]:
+    """log of (1 - pi_gk) beta_kv + pi_gk delta_gkv by group and word, (G W, K), and W."""
+    shared, own = (
+        table.by_word if isinstance(table, TransposedDirichletStats) else table.log.T
+        for table in (stats["topics"], stats["content"])
+    )
+    size, topics = shared.shape
+    of_groups = jnp.moveaxis(own.reshape(size, groups, topics), 1, 0)
+    switch = stats["own"]
+    found = jnp.logaddexp(shared[None] + switch.log1m[:, None, :], of_groups + switch.log[:, None, :])
+    return TransposedDirichletStats(found.reshape(groups * size, topics)), size
+
+
+def _in_group(docs: Documents, size: int) -> Documents:
+    """The documents, their words those of the group of each."""
+    group = docs.covariates[:, -1].astype(jnp.int32)  # type: ignore[index]
+    return dataclasses.replace(docs, words=docs.words + size * group[:, None])
+
+
+# --- the start --------------------------------------------------------------------------------------------------------
+def _start(
+    sizes: _Sizes, anchored: Anchored | None, hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None
+) -> Product:
+    """Topics by anchor words or by documents, as in `ctm`; own words of groups as those of the topic. Coefficients are
+    0, held as firmly as by ten documents."""
+    logits = _logits(sizes, 10.0, sizes.topics + 10.0)
+    if anchored is None or batch is None:
+        topics = seeded_topics(hyper, key, prior, batch)
+    else:
+        topics = Dirichlet(prior["topics"].concentration + _anchored_counts(anchored, batch))  # type: ignore[attr-defined]
+    found = {"logits": logits, "topics": topics}
+    if sizes.groups:
+        share = OWN[0] / sum(OWN) / sizes.groups
+        counts = share * (topics.concentration - prior["topics"].concentration)  # type: ignore[attr-defined]
+        found["content"] = Dirichlet(prior["content"].concentration + jnp.tile(counts, (sizes.groups, 1)))  # type: ignore[attr-defined]
+    return prior.replace(found)
+
+
+def _anchored_counts(anchored: Anchored, batch: Minibatch) -> Float[Array, "K V"]:
+    """As many words as the batch has, most of them as in the topics of anchor words."""
+    topics, shares = jnp.asarray(anchored.topics), jnp.asarray(anchored.shares)
+    joint = (ANCHORED * topics + (1 - ANCHORED) * (shares @ topics)[None]) * shares[:, None]
+    total = sum(jnp.sum(docs.weights[:, None] * docs.counts) for docs in batch.data)
+    return (total * joint).astype(jnp.result_type(float))
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+def _score(sizes: _Sizes, bound: Any, estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: Any) -> Any:
+    """Document completion with the prior of each document by its covariates."""
+    stats = {name: _law_of(estimate).expected_stats() for name, estimate in estimates.items()}
+
+    def shares(batch: Minibatch, key: PRNGKeyArray) -> list[Array]:
+        return shares_of_bound(stats, bound(hyper, stats, batch, key, estep), key)
+
+    def shares_of_bound(stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
+        return [expected_shares(stats["logits"], local, key) for local in said.local]
+
+    groups = None if not sizes.groups else np.asarray(data.covariates)[:, -1].astype(int)
+    return completed(shares, np.asarray(_words(sizes.groups, estimates)), data, groups, key)
+
+
+def _law_of(estimate: Any) -> Any:
+    return estimate.law if isinstance(estimate, Point) else estimate
+
+
+def _words(groups: int, estimates: Estimates) -> Float[Array, "G K V"]:
+    """Expected probabilities of words by group and topic."""
+    shared = _law_of(estimates["topics"]).mean()
+    if not groups:
+        return shared[None]
+    own = _law_of(estimates["content"]).mean().reshape(groups, *shared.shape)
+    switch = _law_of(estimates["own"]).mean()[:, :, None]
+    return (1 - switch) * shared[None] + switch * own
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+def one_sided(formula: str, table: Any) -> formulas.Design:
+    """A formula of covariates and a table, read. Raises ValueError where it has a response or group effects."""
+    require(isinstance(formula, str) and formula.strip().startswith("~"), "prevalence", "~ terms", repr(formula))
+    frame = formulas.frame_of(table)
+    design = formulas.read(f"of_topics {formula.strip()}", frame.assign(of_topics=0.0))
+    remedy = "Write g for the effects of groups."
+    require(not design.factors, "prevalence", "no bars", repr(formula), remedy)
+    require(len(design.labels) > 0, "prevalence", "an intercept or a term", repr(formula))
+    return design
+
+
+def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]]:
+    """Means and standard deviations of the columns; 0 and 1 of the intercept. Without an intercept none is centred."""
+    x, has_intercept = design.rows.x, "Intercept" in design.labels
+    is_one = np.array([label == "Intercept" for label in design.labels])
+    scale = np.where(is_one | (x.std(0) == 0), 1.0, x.std(0) if has_intercept else np.sqrt((x**2).mean(0)))
+    return np.where(is_one | (not has_intercept), 0.0, x.mean(0)), np.where(scale > 0, scale, 1.0)
+
+
+def _names(table: Any, column: str) -> list[str]:
+    frame = formulas.frame_of(table)
+    require(column in frame, "content", f"a column of the table ({', '.join(map(str, frame.columns))})", column)
+    require(not frame[column].isna().any(), "table", f"a group in each row of {column!r}", "missing values")
+    return [str(name) for name in frame[column].to_numpy()]
+
+
+def _check_rows(corpus: Corpus, table: Any) -> None:
+    rows = len(formulas.frame_of(table))
+    remedy = "Empty documents are kept by vijax.data.read: its rows are those of the table."
+    require(rows == corpus.num_documents, "table", f"{corpus.num_documents} rows, one a document", rows, remedy)
