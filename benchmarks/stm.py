@@ -61,7 +61,7 @@ def run(name, seed):
     seconds = time.process_time() - begun
     gaps = np.abs(np.asarray(fit.posterior["topics"].mean())[:, None] - beta[None]).sum(-1)
     rows, order = linear_sum_assignment(gaps)
-    truth, x = effects[order], model.design.rows.x
+    truth, x = effects[order], model.covariates.design.rows.x
     low, high = plain(np.asarray(fit.transform(model.data, key=jax.random.key(0))), x)
     low_known, high_known = plain(true_shares, x)
     inside = lambda low, high, truth: (low <= truth) & (truth <= high)

@@ -49,15 +49,15 @@ def batch_of(model):
 def stats_of(model, seed=0):
     """Statistics of globals that no one chose."""
     rng = np.random.default_rng(seed)
-    g, root = rng.normal(size=(len(model.design.labels), K)), rng.normal(size=(K, K))
+    g, root = rng.normal(size=(len(model.covariates.design.labels), K)), rng.normal(size=(K, K))
     precision = root @ root.T + np.eye(K)
     product = g @ precision
     logits = MatrixNormalWishartStats(product, product @ g.T, precision, np.linalg.slogdet(precision)[1])
     stats = {"logits": logits, "topics": DirichletStats(np.log(rng.dirichlet(np.ones(V), K)))}
-    if model.groups:
-        shares = rng.uniform(0.2, 0.8, (len(model.groups), K))
+    if model.covariates.groups:
+        shares = rng.uniform(0.2, 0.8, (len(model.covariates.groups), K))
         stats["own"] = BetaStats(np.log(shares), np.log1p(-shares))
-        stats["content"] = DirichletStats(np.log(rng.dirichlet(np.ones(V), len(model.groups) * K)))
+        stats["content"] = DirichletStats(np.log(rng.dirichlet(np.ones(V), len(model.covariates.groups) * K)))
     return jax.tree.map(jnp.asarray, stats)
 
 
@@ -144,8 +144,8 @@ def test_with_an_intercept_alone_it_is_ctm():
 def test_effects_are_regressions_of_drawn_shares():
     """Against least squares by hand; between draws of the shares and within each, variances add."""
     rng = np.random.default_rng(0)
-    x, drawn = MODEL.design.rows.x, rng.dirichlet(np.ones(K), (CORPUS.num_documents, 400))
-    got = composed(drawn, x, MODEL.design, jax.random.key(0), 0.9)
+    x, drawn = MODEL.covariates.design.rows.x, rng.dirichlet(np.ones(K), (CORPUS.num_documents, 400))
+    got = composed(drawn, x, MODEL.covariates.design, jax.random.key(0), 0.9)
     b = np.linalg.solve(x.T @ x, np.einsum("dj,dsk->jsk", x, drawn).reshape(3, -1)).reshape(3, 400, K)
     left = drawn - np.einsum("dj,jsk->dsk", x, b)
     within = (left**2).sum(0).mean(0) / (len(x) - 3) * np.diag(np.linalg.inv(x.T @ x))[:, None]

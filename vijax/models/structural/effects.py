@@ -14,6 +14,7 @@ from vijax.checks import require
 from vijax.families.vector.matrices import inverse
 from vijax.inference.expectation.vector import gaussian_draws
 from vijax.models.formulas.formula import Design
+from vijax.models.structural.covariates import Covariates
 from vijax.terminal import printable
 
 EACH = 10
@@ -132,12 +133,10 @@ def composed(
     return Effects(design.labels, found.swapaxes(2, 3).reshape(-1, num_topics, width), level, design)
 
 
-def in_units(
-    drawn: Float[np.ndarray, "S P K"], design: Design, centre: np.ndarray, scale: np.ndarray, level: float
-) -> Effects:
+def in_units(drawn: Float[np.ndarray, "S P K"], covariates: Covariates, level: float) -> Effects:
     """Coefficients on the columns as they are, from draws of those on standardised columns."""
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
-    found = drawn / scale[:, None]
+    design, found = covariates.design, drawn / covariates.scale[:, None]
     if "Intercept" in design.labels:
-        found[:, design.labels.index("Intercept")] -= np.einsum("j,sjk->sk", centre, found)
+        found[:, design.labels.index("Intercept")] -= np.einsum("j,sjk->sk", covariates.centre, found)
     return Effects(design.labels, np.swapaxes(found, 1, 2), level, design)

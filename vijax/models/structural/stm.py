@@ -44,9 +44,9 @@ from vijax.families import Beta, Dirichlet, MatrixNormalWishart, NormalWishartSt
 from vijax.families.discrete.by_word import TransposedDirichletStats
 from vijax.inference import estep as esteps
 from vijax.models.documents.ctm import cold, expected_shares, local_elbo, seeded_topics
-from vijax.models.formulas import formula as formulas
 from vijax.models.structural import effects as of_effects
 from vijax.models.structural.completion import completed
+from vijax.models.structural.covariates import Covariates, check_rows, one_sided
 from vijax.predict.questions import inferred_of_documents
 from vijax.topics.anchors import Anchored, anchor_words
 from vijax.topics.summary import typical_rows
@@ -64,21 +64,13 @@ class Stm(Model):
 
     Attributes:
       data: the documents with their covariates, for `vijax.fit`.
-      design: what the formula of prevalence made of the table.
-      groups: names of the groups by which words differ; empty without.
-      content: the column of these groups, or None.
+      covariates: what the formula and the groups made of the table.
       table: the table.
-      centre: what is subtracted from the columns of the design.
-      scale: what they are divided by: the model sees columns of mean 0 and standard deviation 1.
     """
 
     data: Corpus
-    design: formulas.Design
-    groups: tuple[str, ...]
-    content: str | None
+    covariates: Covariates
     table: Any
-    centre: Float[np.ndarray, " P"]
-    scale: Float[np.ndarray, " P"]
 
     # --- data ---------------------------------------------------------------------------------------------------------
     def described(self, corpus: Corpus, table: Any) -> Corpus:
@@ -93,15 +85,7 @@ class Stm(Model):
         """
         if corpus.vocabulary is not None and corpus.vocabulary != self.data.vocabulary:
             corpus = with_vocabulary(corpus, self.data.vocabulary or ())
-        _check_rows(corpus, table)
-        found = (self.design.rows_of(table).x - self.centre) / self.scale
-        if self.content is not None:
-            places = {name: i for i, name in enumerate(self.groups)}
-            names = _names(table, self.content)
-            new = sorted(set(names) - set(places))
-            require(not new, "table", f"groups of {self.content!r} that training has ({', '.join(self.groups)})", new)
-            found = np.column_stack([found, [places[name] for name in names]])
-        return dataclasses.replace(corpus, covariates=found)
+        return self.covariates.of(corpus, table)
 
     # --- what a fit says ----------------------------------------------------------------------------------------------
     def coefficients(
@@ -117,7 +101,7 @@ class Stm(Model):
           num_draws: draws of the coefficients.
         """
         drawn = fit.posterior["logits"].sample(key, (num_draws,)).coefficients
-        return of_effects.in_units(np.asarray(drawn, float), self.design, self.centre, self.scale, level)
+        return of_effects.in_units(np.asarray(drawn, float), self.covariates, level)
 
     def effects(
         self,
@@ -152,8 +136,8 @@ class Stm(Model):
         check_key(key)
         require_integers(num_draws=num_draws)
         table, corpus = (self.table if table is None else table), (self.data if corpus is None else corpus)
-        _check_rows(corpus, table)
-        design = self.design if formula is None else one_sided(formula, table)
+        check_rows(corpus, table)
+        design = self.covariates.design if formula is None else one_sided(formula, table)
         x = design.rows.x if formula is None and table is self.table else design.rows_of(table).x
         key_shares, key_effects = jax.random.split(key)
         return of_effects.composed(self._draws(fit, corpus, key_shares, num_draws), x, design, key_effects, level)
@@ -168,7 +152,7 @@ class Stm(Model):
 
     def words(self, fit: Any) -> Float[np.ndarray, "G K V"]:
         """Expected probabilities of words by group and topic; one group where words do not differ."""
-        return np.asarray(_words(len(self.groups), fit.estimates))
+        return np.asarray(_words(len(self.covariates.groups), fit.estimates))
 
     def _draws(self, fit: Any, corpus: Corpus, key: PRNGKeyArray, number: int) -> Float[np.ndarray, "docs S K"]:
         """Draws of the shares of documents from q(z_d)."""
@@ -247,27 +231,13 @@ def stm(
 
     corpus = read(corpus)
     table = {"shares": np.zeros(corpus.num_documents)} if table is None else table
-    _check_rows(corpus, table)
-    design = one_sided(prevalence, table)
-    centre, scale = _standards(design)
-    groups = () if content is None else tuple(sorted(set(_names(table, content))))
-    require(content is None or len(groups) > 1, "content", "a column of two groups or more", list(groups))
+    check_rows(corpus, table)
+    found = Covariates.read(prevalence, content, table)
     anchored = anchor_words(corpus, num_topics) if start == "anchors" else None
-    own = _Sizes(int(num_topics), int(corpus.vocab_size), len(design.labels), len(groups))
-    made = _model(own, eta, content_eta, strength, estep or esteps.proximal_gradient(), num_samples, seed, anchored)
+    sizes = _Sizes(int(num_topics), int(corpus.vocab_size), len(found.design.labels), len(found.groups))
+    made = _model(sizes, eta, content_eta, strength, estep or esteps.proximal_gradient(), num_samples, seed, anchored)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
-    found = Stm(
-        **parts,
-        data=corpus,
-        design=design,
-        groups=groups,
-        content=content,
-        table=table,
-        centre=centre,
-        scale=scale,
-    )
-    object.__setattr__(found, "data", found.described(corpus, table))
-    return found
+    return Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -440,36 +410,3 @@ def _words(groups: int, estimates: Estimates) -> Float[Array, "G K V"]:
     own = _law_of(estimates["content"]).mean().reshape(groups, *shared.shape)
     switch = _law_of(estimates["own"]).mean()[:, :, None]
     return (1 - switch) * shared[None] + switch * own
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
-def one_sided(formula: str, table: Any) -> formulas.Design:
-    """A formula of covariates and a table, read. Raises ValueError where it has a response or group effects."""
-    require(isinstance(formula, str) and formula.strip().startswith("~"), "prevalence", "~ terms", repr(formula))
-    frame = formulas.frame_of(table)
-    design = formulas.read(f"of_topics {formula.strip()}", frame.assign(of_topics=0.0))
-    remedy = "Write g for the effects of groups."
-    require(not design.factors, "prevalence", "no bars", repr(formula), remedy)
-    require(len(design.labels) > 0, "prevalence", "an intercept or a term", repr(formula))
-    return design
-
-
-def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]]:
-    """Means and standard deviations of the columns; 0 and 1 of the intercept. Without an intercept none is centred."""
-    x, has_intercept = design.rows.x, "Intercept" in design.labels
-    is_one = np.array([label == "Intercept" for label in design.labels])
-    scale = np.where(is_one | (x.std(0) == 0), 1.0, x.std(0) if has_intercept else np.sqrt((x**2).mean(0)))
-    return np.where(is_one | (not has_intercept), 0.0, x.mean(0)), np.where(scale > 0, scale, 1.0)
-
-
-def _names(table: Any, column: str) -> list[str]:
-    frame = formulas.frame_of(table)
-    require(column in frame, "content", f"a column of the table ({', '.join(map(str, frame.columns))})", column)
-    require(not frame[column].isna().any(), "table", f"a group in each row of {column!r}", "missing values")
-    return [str(name) for name in frame[column].to_numpy()]
-
-
-def _check_rows(corpus: Corpus, table: Any) -> None:
-    rows = len(formulas.frame_of(table))
-    remedy = "Empty documents are kept by vijax.data.read: its rows are those of the table."
-    require(rows == corpus.num_documents, "table", f"{corpus.num_documents} rows, one a document", rows, remedy)
