@@ -47,6 +47,7 @@ def short(path, corpus):
     values = ["num_epochs=2", "evaluate_every=0", "held_out=0.3", f"restarts={min(config.fit.restarts, 2)}"]
     if isinstance(config.data, DocumentData):
         values += [] if config.algorithm.name in FULL_DATA else ["batch_size=10"]
+        values += ["model.prevalence=~ 1"] if path.stem == "stm" else []  # counts have no columns beside them
         return values + (["data.vocabulary=none"] if config.data.vocabulary else []), str(corpus)
     if not config.data.path.startswith("sklearn"):  # its rows are sorted by class
         values.append(f"num_rows={400 if getattr(config.data, 'group', 'links') else 40}")

@@ -14,5 +14,8 @@ from vijax.evaluate.score import nmi as nmi
 from vijax.evaluate.score import npmi as npmi
 from vijax.evaluate.score import paired_difference as paired_difference
 from vijax.evaluate.score import unigram_score as unigram_score
+from vijax.evaluate.topic_words import exclusivity as exclusivity
+from vijax.evaluate.topic_words import frex as frex
+from vijax.evaluate.topic_words import semantic_coherence as semantic_coherence
 from vijax.evaluate.whole_documents import chib as chib
 from vijax.evaluate.whole_documents import left_to_right as left_to_right

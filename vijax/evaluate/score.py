@@ -241,10 +241,10 @@ def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
         raise fail("num_words", f"at most {vocab_size}, the vocabulary", str(num_words), f"pass num_words={vocab_size}")
     corpus = as_corpus(documents, vocab_size)
     leading = np.argsort(-np.asarray(topics), axis=1, kind="stable")[:, :num_words]
-    return Coherence.of(_mean_npmi(_documents_with(corpus, leading) / corpus.num_documents))
+    return Coherence.of(_mean_npmi(documents_with(corpus, leading) / corpus.num_documents))
 
 
-def _documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.ndarray, "K n n"]:
+def documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.ndarray, "K n n"]:
     """The number of documents in which pairs of leading words of each topic occur; on the diagonal, single words."""
     words, place = np.unique(leading, return_inverse=True)
     occurs = select_words(corpus, words).to_scipy()

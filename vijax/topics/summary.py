@@ -142,6 +142,19 @@ def typical_rows(
     return [[int(d) for d in ranked[:per_topic, k] if long_enough[d]] for k in range(proportions.shape[1])]
 
 
+def linked(shares: Float[np.ndarray, "docs topics"], least: float = 0.05) -> list[tuple[int, int, float]]:
+    """Pairs of topics whose shares of documents are correlated by `least` or more, the highest first: the edges of a
+    graph of topics that come together.
+
+    >>> linked(np.array([[0.6, 0.3, 0.1], [0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]))[0][:2]
+    (0, 1)
+    """
+    with np.errstate(invalid="ignore"):
+        found = np.nan_to_num(np.corrcoef(np.asarray(shares, float).T))
+    pairs = [(i, j, float(found[i, j])) for i, j in zip(*np.triu_indices(len(found), k=1), strict=True)]
+    return sorted(((int(i), int(j), r) for i, j, r in pairs if r >= least), key=lambda edge: -edge[2])
+
+
 def topics_text(topics: Sequence[Topic], num_words: int = 10) -> str:
     """One line per topic: number, share, name if it has one, words."""
     names = (f"{topic.name}: " if topic.name else "" for topic in topics)

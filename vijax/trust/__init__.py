@@ -21,3 +21,5 @@ from vijax.trust.loo import waic as waic
 from vijax.trust.psis import Smoothed as Smoothed
 from vijax.trust.psis import in_words as in_words
 from vijax.trust.psis import psis as psis
+from vijax.trust.search_k import Searched as Searched
+from vijax.trust.search_k import search_k as search_k

@@ -143,6 +143,11 @@ CtmSettings = model_section(
 def describe_ctm(seen: Seen) -> list[Block]:
     """The topics, with typical documents, and which of them go together."""
     topics = topics_block(seen)
+    return [topics, *correlations(seen, topics)]
+
+
+def correlations(seen: Seen, topics: Topics) -> list[Block]:
+    """Pairs of topics whose logits go together, and all correlations."""
     correlation = _correlation_of_logits(np.asarray(seen.point("logits").precision, np.float64))
     order = [topic.number for topic in topics.topics]
     names = [*map(str, order)]
@@ -151,7 +156,6 @@ def describe_ctm(seen: Seen) -> list[Block]:
     shown = pairs[::-1] if len(pairs) <= 2 * MOST_PAIRS else [*pairs[: -MOST_PAIRS - 1 : -1], *pairs[:MOST_PAIRS][::-1]]
     rows = [[called[i], called[j], value] for value, i, j in shown]
     return [
-        topics,
         Table("Topics that go together, and that do not", ["", "", "correlation"], rows),
         Heat("Correlations of logits", names, names, correlation[np.ix_(order, order)], apart=True),
     ]

@@ -174,6 +174,11 @@ class Listing:
         """True where the model reads the corpus itself; then the words are enough to make it."""
         return self.arrange is as_read
 
+    @property
+    def of_documents(self) -> bool:
+        """True where its data are documents."""
+        return self.source.results == "doc_topics"
+
     def has_score(self, model: Any) -> bool:
         """True where there is a score: the listing's own, or the model's."""
         return self.score is not None or "score" in model.queries

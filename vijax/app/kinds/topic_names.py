@@ -4,7 +4,7 @@ seed words of the next topic, "7: film" the name of topic 7."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,16 +25,16 @@ SEEDED: dict[str, Any] = {
 """The settings of seed words, for a section [model] whose `eta` may differ between topics."""
 
 
-def build_seeded(settings: Any, data: Data) -> Any:
-    """The model, whose topics have the seed words."""
+def build_seeded(settings: Any, data: Data, make: Callable[[Any, Data], Any] = built) -> Any:
+    """The model, whose topics have the seed words; `make` is the function of settings and data that makes it."""
     if not settings.seed_words:
-        return built(settings, data)
+        return make(settings, data)
     words = [[*filter(None, map(str.strip, _parts(line)[1].split(",")))] for line in settings.seed_words]
     try:
         eta = seeded(words, data.names, settings.num_topics, settings.eta, settings.seed_weight)
     except ValueError as error:
         raise ConfigError(f"model.seed_words: {str(error).removeprefix('seeds: ')}") from error
-    return built(dataclasses.replace(settings, eta=eta), data)
+    return make(dataclasses.replace(settings, eta=eta), data)
 
 
 def _parts(line: str) -> tuple[str, str]:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.app.explorer.embedded import Explored, explored_of
-from vijax.app.kinds.documents import DOCUMENTS
 from vijax.app.kinds.topic_names import named, names_of
 from vijax.app.page import blocks, exports
 from vijax.app.page.report import Report, render, training
@@ -86,7 +85,7 @@ def _page(run: Run, curves: metrics.Curves, explored: Explored | None) -> str:
 def _explored(run: Run) -> Explored | None:
     """The explored topics on the page of a run of topics; None for other runs."""
     topics = [block for block in run.shown if isinstance(block, blocks.Topics)]
-    if not topics or run.config.listing.source is not DOCUMENTS:
+    if not topics or not run.config.listing.of_documents:
         return None
     facts = read_facts(run.folder)
     tokens = facts.get("tokens")

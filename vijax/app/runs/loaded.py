@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.app.kinds.documents import DOCUMENTS
 from vijax.app.kinds.listing import Data, New, Seen, Tell
 from vijax.app.kinds.topic_names import names_of
 from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
@@ -178,7 +177,7 @@ class Run:
         with self.config.in_precision():
             sizes = is_size(like) or is_sizes(like)
             if listing.drawing is None:
-                given = like if sizes or listing.source is not DOCUMENTS else self._new(like, column).data
+                given = like if sizes or not listing.of_documents else self._new(like, column).data
                 return self.fit.predictive(key, num_draws, given, groups=groups)
             if sizes:
                 return drawn_anew(self.seen, listing, key, num_draws, like)
@@ -242,7 +241,7 @@ class Run:
         return config.listing.source.new(config, seen.data, source, column)
 
     def _check_documents(self, wanted: bool, name: str, other: str) -> None:
-        if (self.config.listing.source is DOCUMENTS) is not wanted:
+        if self.config.listing.of_documents is not wanted:
             raise ConfigError(f"{name}: a run of {self.config.listing.name} has none; see run.{other}")
 
 

@@ -23,7 +23,7 @@ from vijax.app.kinds.assemble import (
     state_like,
 )
 from vijax.app.kinds.density_algorithm import is_at_once, read_by
-from vijax.app.kinds.documents import DOCUMENTS, with_own_stop_words
+from vijax.app.kinds.documents import with_own_stop_words
 from vijax.app.kinds.listing import Data, Seen
 from vijax.app.kinds.tables import held_out_entries
 from vijax.app.page.blocks import without_excerpts
@@ -215,7 +215,7 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data, team: Alone) -
     check = algorithm.spec.model.form.check
     if check is None:
         return
-    documents = config.listing.source is DOCUMENTS
+    documents = config.listing.of_documents
     parts = {"training": data.train}
     if data.test is not None and not documents and not held_out_entries(data):
         parts["held-out"] = data.test

@@ -1,0 +1,67 @@
+"""Words of topics for readers: frequent and exclusive ones, and how exclusive and coherent the leading words are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import rankdata
+
+from vijax.checks import require, require_integers
+from vijax.evaluate.score import Coherence, documents_with
+from vijax.evaluate.tokens import as_corpus, check_topics
+
+
+def frex(topics: Any, weight: float = 0.5) -> Float[np.ndarray, "K V"]:
+    """How frequent and how exclusive each word is in each topic, from 0 to 1: the harmonic mean of its ranks by beta_kv
+    and by beta_kv / sum_j beta_jv, each as a share of the words (Bischof and Airoldi 2012, section 2.3).
+
+    Args:
+      topics: probabilities of words by topic, (K, V).
+      weight: weight of exclusivity, from 0 to 1.
+
+    >>> topics = np.array([[0.5, 0.3, 0.2], [0.5, 0.1, 0.4]])
+    >>> frex(topics, weight=0.7).argmax(1).tolist()
+    [1, 2]
+    """
+    require(0 <= weight <= 1, "weight", "from 0 to 1", weight)
+    topics = np.asarray(check_topics(topics), np.float64)
+    share = lambda x: rankdata(x, method="max", axis=1) / x.shape[1]
+    exclusive = topics / np.maximum(topics.sum(0, keepdims=True), 1e-300)
+    return 1.0 / (weight / share(exclusive) + (1.0 - weight) / share(topics))
+
+
+def exclusivity(topics: Any, *, num_words: int = 10, weight: float = 0.7) -> Coherence:
+    """Mean FREX of the most probable words of each topic: high where other topics lack them.
+
+    >>> exclusivity(np.array([[0.5, 0.3, 0.2], [0.5, 0.1, 0.4]]), num_words=2).per_topic.round(2).tolist()
+    [0.81, 0.81]
+    """
+    leading = _leading(topics, num_words)
+    return Coherence.of(np.take_along_axis(frex(topics, weight), leading, 1).mean(1))
+
+
+def semantic_coherence(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
+    """Mean of log (D(v, w) + 1) / D(w) over pairs of the most probable words of each topic, w more probable than v and
+    D the number of documents with a word or both: near 0 where they occur together (Mimno et al. 2011, eq. 1, there the
+    sum).
+
+    >>> from vijax.data import Corpus
+    >>> topics = np.array([[0.4, 0.4, 0.1, 0.1], [0.1, 0.4, 0.4, 0.1]])
+    >>> documents = Corpus.from_counts([[1, 1, 0, 0], [1, 1, 0, 1], [0, 0, 1, 0], [0, 0, 1, 1]])
+    >>> semantic_coherence(topics, documents, num_words=2).per_topic.round(3).tolist()
+    [0.405, -0.693]
+    """
+    leading = _leading(topics, num_words)
+    together = documents_with(as_corpus(documents, np.shape(topics)[1]), leading)
+    alone = np.maximum(np.diagonal(together, axis1=1, axis2=2), 1)
+    first, second = np.triu_indices(leading.shape[1], k=1)
+    return Coherence.of(np.log((together[:, first, second] + 1) / alone[:, first]).mean(1))
+
+
+def _leading(topics: Any, num_words: int) -> np.ndarray:
+    require_integers(2, num_words=num_words)
+    topics = np.asarray(check_topics(topics))
+    require(num_words <= topics.shape[1], "num_words", f"at most {topics.shape[1]}, the vocabulary", num_words)
+    return np.argsort(-topics, axis=1, kind="stable")[:, :num_words]
