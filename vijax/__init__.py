@@ -9,7 +9,7 @@
 
 `print(fit)` says what was found, `fit.summary()` the posterior, `fit.verdict` whether to trust it. The names by group:
 
-a model: models (ready ones), glmm (a formula), energy_model, conditional, free, density, model, from_numpyro,
+a model: models (ready ones), glmm, stm (by formulas), energy_model, conditional, free, density, model, from_numpyro,
   from_pymc, from_tfp, check_energy, Model, LocalElbo
 its parts: families (Normal, Gamma, ...: `vi.Normal` is `vi.families.Normal`), Family, Product, constrain, likelihood,
   init, sites

@@ -14,7 +14,7 @@ from vijax.evaluate.tokens import as_corpus, check_topics
 
 
 def frex(topics: Any, weight: float = 0.5) -> Float[np.ndarray, "K V"]:
-    """How frequent and how exclusive each word is in each topic, from 0 to 1: the harmonic mean of its ranks by beta_kv
+    """Scores from 0 to 1, high for words both frequent and exclusive in a topic: the harmonic mean of ranks by beta_kv
     and by beta_kv / sum_j beta_jv, each as a share of the words (Bischof and Airoldi 2012, section 2.3).
 
     Args:

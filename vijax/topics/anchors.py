@@ -21,7 +21,7 @@ MOST_ANCHORS = 2000
 """Words, at most, that may be anchors, and with which others are seen to occur: the most frequent ones."""
 LEAST_SHARE = 0.1
 """Share of the documents that an anchor occurs in, unless fewer than ten words a topic do: rows of rarer words are
-noise, and lie far out. Of 12 simulated corpora (`many` of benchmarks/stm.py) 11 had merged topics at .01, none at .1."""
+noise, and lie far out. Of 12 simulated corpora (benchmarks/stm.py) 11 had merged topics at .01, none at .1."""
 ROUNDS = 300
 
 

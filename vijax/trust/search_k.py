@@ -20,7 +20,7 @@ from vijax.terminal import printable
 
 
 class OfNumber(NamedTuple):
-    """What a fit of some number of topics is like.
+    """Scores of a fit with some number of topics.
 
     Attributes:
       num_topics: K.

@@ -15,7 +15,7 @@ from vijax.models.formulas import formula as formulas
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Covariates:
-    """What the formula of prevalence and the column of content made of the rows of training.
+    """Columns and groups that the formula of prevalence and the column of content make of the rows of training.
 
     Attributes:
       design: the formula as read.
