@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -44,9 +45,9 @@ class Free:
     support: Constraint
     log_prior: Callable[[Any], Any] | None = None
 
-    @property
+    @functools.cached_property
     def free_shape(self) -> tuple[int, ...]:
-        """Shape of its coordinates."""
+        """Shape of its coordinates; ValueError where no value has the shape of the variable."""
         return self.support.free_shape(self.shape)
 
     @property
@@ -81,7 +82,7 @@ def free(
     known = isinstance(support, Constraint) or support in SUPPORTS
     require(known, "support", f"one of {list(SUPPORTS)}, or a constraint of vijax.constrain", repr(support))
     made = Free(shape, support if isinstance(support, Constraint) else SUPPORTS[support](), log_prior)
-    made.support.free_shape(shape)  # raises where no value has this shape
+    made.free_shape  # noqa: B018  # raises where no value has this shape
     return made
 
 

@@ -122,7 +122,7 @@ class LogDensity(FreeVariables):
     def as_read(self, groups: PyTree) -> PyTree:
         """Groups of data in the types that the density reads."""
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), groups)
-        x = jnp.zeros(self.variables.dim, jnp.result_type(float))
+        x = on_device(np.zeros(self.variables.dim, jnp.result_type(float)))
         return cast(found_kinds(shapes, lambda groups: self.log_liks_at(x, groups)), groups)
 
     def point(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:
@@ -393,9 +393,8 @@ def _check_data(density: LogDensity, data: PyTree) -> None:
         check_finite(data)
         if not density.is_whole:
             check_lengths(data)
-    key = jax.random.key(0)
     near = density.start
-    starts = jax.random.uniform(key, (8, density.variables.dim), jnp.result_type(float), -near, near)
+    starts = np.random.default_rng(0).uniform(-near, near, (8, density.variables.dim)).astype(jnp.result_type(float))
     groups = density.as_read(jax.tree.map(lambda x: array(x)[:64], data))
     program = kept(density, "check", lambda density: quick_jit(_totals(density)))
     try:
