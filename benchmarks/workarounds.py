@@ -121,8 +121,9 @@ def chunk(make: Callable[[], tuple[Any, Any]], left_out: str) -> Run:
     batch = Minibatch(data, None)
     state = jax.device_put(alg.init(key, batch))
     batches = jax.device_put(jax.tree.map(lambda x: np.asarray(x)[None], batch))
-    program = step_jit(partial(loop._chunk, lambda: alg.step), static_argnums=(0, 5))
-    run = lambda: jax.block_until_ready(program(STEPS, key, state, batches, np.int32(STEPS), False))
+    program = step_jit(partial(loop._chunk, lambda: alg.step), static_argnums=(0, 6))
+    ends = np.int32(STEPS), False, np.int32(10)
+    run = lambda: jax.block_until_ready(program(STEPS, key, {}, state, batches, *ends))
     with without(left_out):
         run()
     return run
