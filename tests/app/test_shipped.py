@@ -115,6 +115,19 @@ def test_a_target_of_the_kind_of_the_model_is_named(model, target, table):
     assert target not in config.data.columns
 
 
+def test_a_formula_is_proposed(tmp_path, monkeypatch):
+    """For names of any letters; texts of few kinds are terms, those of many name groups."""
+    pytest.importorskip("formulae")
+    monkeypatch.chdir(tmp_path)
+    rows = (f"r{i};{i * i % 7},5;{'xy'[i % 2]};g{i % 9};{i % 5},25" for i in range(40))
+    Path("p.csv").write_text("Nr;Fläche (m²);Lage;Ort;Preis (T€)\n" + "\n".join(rows))
+    assert main(["init", "glmm", "--data", "p.csv"]) == 0
+    config = load_config("p_glmm.toml")
+    assert config.model.formula == "`Preis (T€)` ~ `Fläche (m²)` + Lage + (1 | Ort)"
+    data = load_data(config)  # with a response in held-out rows too
+    assert len(data.train.y) + len(data.test.y) == 40
+
+
 def test_groups_and_missing_entries_are_for_models_that_have_them(table):
     assert written("hierarchical_regression", table)[0].data.group == "school"
     assert "gap" in written("factor_analysis", table)[0].data.columns

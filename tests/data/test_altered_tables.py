@@ -45,6 +45,14 @@ def test_columns_left_out_are_noted(tmp_path):
     assert table(tmp_path, "country,2019\nFrance,4\n").columns == ("2019",)
 
 
+def test_a_column_that_numbers_the_rows_is_noted(tmp_path):
+    """Not where it is all there is, as the years of a series may be."""
+    said = "The column 'id' numbers the rows: leave it out by data.columns, unless it says something."
+    assert table(tmp_path, "id,a\n7,1\n8,1\n9,3\n").notes == (said,)
+    assert table(tmp_path, "id,a\n7,1\n9,2\n8,5\n").notes == ()
+    assert table(tmp_path, "id,a\n7,1\n8,2\n9,3\n", target="a").notes == ()
+
+
 def test_groups_are_told_apart_as_they_are_written(tmp_path):
     found = table(tmp_path, "g,a\n9007199254740993,1\n9007199254740992,2\n007,3\n7,4\n", group="g")
     assert found.group_names == ("9007199254740993", "9007199254740992", "007", "7")

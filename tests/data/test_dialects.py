@@ -45,6 +45,12 @@ def test_a_separator_that_is_not_that_of_the_ending_is_found(name, letter, tmp_p
     assert read(tmp_path / name, column="c", text=ALL).notes[0].startswith(f"The cells of {name} are divided by ")
 
 
+def test_unicode_text_of_a_spreadsheet_is_a_table(tmp_path):
+    """Which writes UTF-16 with tabs, and names it .txt."""
+    found = read_columns(saved(tmp_path / "t.txt", "a\tb\n1\t2.5\n3\t4\n", "utf-16"))
+    np.testing.assert_array_equal(found["b"], [2.5, 4])
+
+
 def test_the_usual_separator_is_taken_without_a_word(tmp_path):
     notes = Notes()
     read_columns(saved(tmp_path / "t.csv", 'a,b\n1,"x; y"\n2,"z\nz"\n'), notes=notes)

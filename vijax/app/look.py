@@ -139,6 +139,8 @@ def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) 
     said are taken as they are."""
     found, notes = _columns_at(data, begun)
     known = flatten(begun)
+    if "model.formula" in known:
+        return _of_formula(found, [*_facts(found), *notes], data, said)
     kind = listing.target(begun.model) if listing.target is not None and "model.image" not in known else None
     named = {name: _said(found, said, f"data.{name}", data) for name in ("target", "group", "columns")}
     target = _target(named["target"] or found, kind, data, listing.name) if kind else None
@@ -168,10 +170,31 @@ def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) 
         settings["data.standardise"] = are_wide(deviations)
     if known["fit.batch_size"] is not None:
         settings["fit.batch_size"] = min(known["fit.batch_size"], max(1, found[0].number // 4))
-    facts = [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED])]
-    facts += [f"  and {len(found) - MOST_LISTED} more"] if len(found) > MOST_LISTED else []
-    facts += notes
-    return Look(facts, settings, why, WITHOUT)
+    return Look([*_facts(found), *notes], settings, why, WITHOUT)
+
+
+def _facts(found: list[Column]) -> list[str]:
+    """The rows and columns of a table, as lines."""
+    more = [f"  and {len(found) - MOST_LISTED} more"] if len(found) > MOST_LISTED else []
+    return [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED]), *more]
+
+
+MOST_CLASSES = 6
+"""Different texts up to which a column is a term of a formula; one of more names groups."""
+
+
+def _of_formula(found: list[Column], facts: list[str], data: str, said: Mapping[str, Any]) -> Look:
+    """A formula for the last column of numbers: a term for each other column, an effect for each group."""
+    settings: dict[str, Any] = {"data.held_out": 0.1 if found[0].number >= 10 else 0.0}
+    if "model.formula" in said:
+        return Look(facts, settings)
+    target = _target(found, "real", data, "glmm")
+    others = [c for c in found if c is not target and c.distinct > 1 and not c.identifies and not c.missing]
+    quoted = lambda column: column.name if column.name.isidentifier() else f"`{column.name}`"
+    terms = [quoted(c) for c in others if c.values is not None or c.distinct <= MOST_CLASSES]
+    groups = [f"(1 | {quoted(c)})" for c in others if c.values is None and MOST_CLASSES < c.distinct <= c.number / 2]
+    settings["model.formula"] = f"{quoted(target)} ~ {' + '.join([*terms, *groups]) or '1'}"
+    return Look(facts, settings, {"model.formula": "The last column of numbers by all others; change it at will."})
 
 
 def _target(found: list[Column], kind: str, data: str, model: str) -> Column:

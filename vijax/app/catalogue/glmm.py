@@ -19,7 +19,7 @@ from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import given, model_section
 from vijax.app.settings.sections import dialect_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
-from vijax.data.reading.checks import fail
+from vijax.data.reading.checks import Notes, fail
 from vijax.data.tables.columns import Columns, columns_of
 from vijax.data.tables.table_files import read_columns
 from vijax.models.formulas import formula
@@ -45,11 +45,13 @@ class Frame:
       found: the columns by name.
       y: the response; None of rows to predict.
       train: the rows of training, where these are held out.
+      notes: remarks on the way in which the file is written.
     """
 
     found: Columns
     y: np.ndarray | None = None
     train: Frame | None = None
+    notes: tuple[str, ...] = ()
     classes: None = None
     groups: None = None
 
@@ -80,7 +82,9 @@ class Frame:
 def _read(config: Any, path: str) -> Frame:
     own = config.data
     rows, digest = (own.num_rows, own.sha256) if path == own.path else (None, None)
-    return Frame(dict(read_columns(path, own.synthetic_seed, rows, dialect_of(own), digest)))
+    notes = Notes()
+    found = read_columns(path, own.synthetic_seed, rows, dialect_of(own), digest, notes=notes)
+    return Frame(dict(found), notes=notes.texts())
 
 
 def load(config: Any) -> Data:
@@ -92,7 +96,7 @@ def load(config: Any) -> Data:
         raise fail(config.data.path, "rows for both parts", f"{frame.num_rows} rows", "set data.held_out=0")
     found = frame.rows(np.sort(order[number:]))
     design = formula.read(config.model.formula, found)
-    train = Frame(found, design.y)
+    train = Frame(found, design.y, notes=frame.notes)
     if not number:
         return Data(train, None)
     test = frame.rows(np.sort(order[:number]))

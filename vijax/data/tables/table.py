@@ -214,7 +214,15 @@ def _columns_of_numbers(found: Columns, choice: Choice, where: str, notes: Notes
         some = f", though {numbers:,} of its {len(bad[name]):,} cells are" if numbers else ""
         cell = f"{str(found[name][row])[:40]!r} in {row_name(found)(row)}"
         notes.add(f"The column {name!r} is left out: {cell} is not a number{some}.")
+    for name in columns if len(columns) > 1 else ():
+        if _counts_rows(found[name]):
+            notes.add(f"The column {name!r} numbers the rows: leave it out by data.columns, unless it says something.")
     return columns
+
+
+def _counts_rows(values: np.ndarray) -> bool:
+    """True of numbers that rise by one from row to row."""
+    return len(values) > 2 and values.dtype != object and bool(np.all(np.diff(values) == 1))
 
 
 def _is_text(values: np.ndarray, bad: np.ndarray) -> bool:

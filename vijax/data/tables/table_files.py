@@ -21,7 +21,7 @@ from vijax.extras import require_extra
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 """Data sets that come with scikit-learn."""
 KNOWN = (
-    ".csv, .tsv, .xlsx, .xls, .ods, .parquet, .npy, .npz (the text ones also as .gz), an http(s) address of one, "
+    ".csv, .tsv, .txt, .xlsx, .xls, .ods, .parquet, .npy, .npz (the text ones also as .gz), an http(s) address of one, "
     f"sklearn:NAME ({', '.join(BUNDLED)}) or synthetic:NAME ({', '.join(GENERATORS)})"
 )
 
@@ -92,8 +92,8 @@ def _reader(path: Path) -> Callable[[Path, Dialect, Container[str], Notes], Colu
     kind = kind_of(path)
     if kind != "a file":
         raise fail(path, "a file", kind, f"check the path; tables are {KNOWN}")
-    readers: dict[str, Any] = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".npy": _arrays, ".npz": _arrays}
-    readers |= dict.fromkeys(SHEETS, _sheet)
+    readers: dict[str, Any] = {".parquet": _parquet, ".npy": _arrays, ".npz": _arrays}
+    readers |= dict.fromkeys((".csv", ".tsv", ".txt"), _csv) | dict.fromkeys(SHEETS, _sheet)
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     if ending not in readers:
         raise fail(path, KNOWN, f"the ending {ending!r}", "convert the file, or rename it")

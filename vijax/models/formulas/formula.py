@@ -55,7 +55,9 @@ Bar(terms='1', factor='a:b', correlated=False)])
         ok = len(parts) == 2 or (len(parts) == 3 and not parts[1].strip())
         require(ok and parts[-1].strip(), "formula", "one bar in each term of group effects", repr(term), BAR)
         nested = [name.strip() for name in parts[-1].split("/")]
-        names = [":".join(part.strip() for part in ":".join(nested[: i + 1]).split(":")) for i in range(len(nested))]
+        names = [
+            ":".join(part.strip(" `") for part in ":".join(nested[: i + 1]).split(":")) for i in range(len(nested))
+        ]
         bars += [Bar(parts[0].strip(), name, len(parts) == 2) for name in names]
     return f"{sides[0].strip()} ~ {' + '.join(common) or '1'}", bars
 
@@ -143,7 +145,7 @@ class Design:
             return of_second.astype(float), np.ones(len(frame))
         with _speaking("table"):
             matrices = require_extra("formulae", "formula").design_matrices
-            return _response(matrices(f"{self.response} ~ 1", frame, na_action="error").response)
+            return _response(matrices(f"{self.formula.split('~')[0]} ~ 1", frame, na_action="error").response)
 
     def rows_of(self, table: Any) -> Rows:
         """Other rows: splines have the knots of training, categories its levels.
