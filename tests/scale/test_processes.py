@@ -40,9 +40,13 @@ def told(code, count, **environment):
 
 
 TWO = """
-case = CASES["mixture by svi"]
+case, sizes = CASES["mixture by svi"], []
+from vijax.fitting.loader import ArrayLoader
+plain = ArrayLoader._batch
+ArrayLoader._batch = lambda self, *given: (found := plain(self, *given), sizes.append(len(found.rows)))[0]
 fit = fit_of(case, vi.scale.mesh())
-said = [apart(on_one(case), fit)[0], vi.scale.mesh().size]
+said = [sizes[-1]]
+said += [apart(on_one(case), fit)[0], vi.scale.mesh().size]
 try:
     vi.fit(case.make(), case.data, key=jax.random.key(k), num_steps=2, batch_size=10, mesh=vi.scale.mesh())
 except ValueError as error:
@@ -52,8 +56,9 @@ print(json.dumps(said))
 
 
 def test_two_processes_make_the_fit_of_one():
-    """In float64; and where they are given other keys, they say so."""
-    distance, devices, refused = told(TWO, 2)
+    """In float64; each reads its half of nine rows, padded; and where they are given other keys, they say so."""
+    size, distance, devices, refused = told(TWO, 2)
+    assert size == 5
     assert distance < 1e-10
     assert devices == 2
     assert refused.startswith(

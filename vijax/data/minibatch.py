@@ -29,6 +29,25 @@ if TYPE_CHECKING:
 PADDING = -1  # the "row" of a padding document
 
 
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """The part of every batch that one of several processes reads: equal ones, one after the other, padded at the end.
+
+    >>> [Share(process, 2, 4).of(np.arange(5), PADDING).tolist() for process in range(2)]
+    [[0, 1, 2, 3], [4, -1, -1, -1]]
+    """
+
+    process: int
+    processes: int
+    devices: int  # of all processes; they divide what is padded
+
+    def of(self, rows: np.ndarray, padding: int) -> np.ndarray:
+        """Its rows of a batch."""
+        size = -(-len(rows) // self.devices) * self.devices // self.processes
+        own = rows[self.process * size : (self.process + 1) * size]
+        return np.pad(own, (0, size - len(own)), constant_values=padding)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Minibatches:
     """A stream of minibatches of a corpus, endless or of `num_steps`; see `minibatches`.
@@ -36,6 +55,7 @@ class Minibatches:
     Attributes:
       per_epoch: T, the number of steps in which every document is seen once.
       buckets: documents by padded shape.
+      share: the part of each row of document numbers that is read, where other processes read the rest.
     """
 
     corpus: Corpus
@@ -44,6 +64,7 @@ class Minibatches:
     seed: int
     start: int = 0
     num_steps: int | None = None
+    share: Share | None = None
 
     def __iter__(self) -> Iterator[Minibatch]:
         for step in itertools.islice(itertools.count(self.start), self.num_steps):
@@ -75,6 +96,7 @@ class Minibatches:
 
     def gather(self, hands: list[np.ndarray]) -> Minibatch:
         """The minibatch of these documents, a row of numbers for each bucket."""
+        hands = hands if self.share is None else [self.share.of(hand, PADDING) for hand in hands]
         return _minibatch(self.corpus, self.buckets, hands)
 
     @functools.cached_property

@@ -209,7 +209,7 @@ def fit(
     is_noisy = loader.steps_per_epoch > 1 or spec.draws
     window = window_of(loader.steps_per_epoch) if is_noisy else 0
     state = _watching(state, window) if window and tol is not None else state
-    where = place(mesh, state)
+    where = place(mesh, state, loader)
     is_seen = bool(callbacks) or where.is_shared  # chunks are then told to somebody: they have one length
     usual = most_steps(loader, is_seen)  # of a short run too: it shares the program of a long one
     length = min(steps_per_chunk or usual, max(total, usual))
@@ -408,6 +408,7 @@ def _run(
     chunks: _Chunks, state: State, callbacks: Sequence[Callback], max_bad_steps: int
 ) -> tuple[Status, list[dict[str, np.ndarray]]]:
     traces: list[dict[str, np.ndarray]] = []
+    joined = 0  # of them; many small arrays take far more room than their numbers
     started = time.perf_counter()
     chunks.state = state
     rule = chunks.rule
@@ -417,6 +418,9 @@ def _run(
     with interrupt_flag() as interrupted:
         for trace, done in chunks.run(state):
             traces.append(trace)
+            if len(traces) - joined == 512:
+                traces[joined:] = [_joined(traces[joined:])]
+                joined += 1
             status = _verdict(chunks.state, rule, max_bad_steps, chunks.where.agreed(interrupted.is_set()))
             stopping = status is not Status.FINISHED or done >= chunks.total
             seen = _progress(chunks, trace, done, time.perf_counter() - started, stopping)

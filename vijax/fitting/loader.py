@@ -15,6 +15,7 @@ from vijax.contract import intake
 from vijax.contract.batch import Minibatch, one_group
 from vijax.contract.intake import check_finite, check_lengths, check_numbers
 from vijax.contract.model import Model
+from vijax.data.minibatch import Share
 
 
 class Loader(Protocol):
@@ -55,6 +56,7 @@ class ArrayLoader:
     num_words: None = None
     is_fixed: bool = False  # the same batches in every pass, in another order
     kinds: tuple[intake.Kind, ...] | None = None  # conversions of the arrays; None: they stay as they are
+    share: Share | None = None  # what this process reads of each batch; None: all of it
 
     @property
     def num_groups(self) -> int:
@@ -79,6 +81,10 @@ class ArrayLoader:
                 else:
                     yield self._batch(order, parts[place])._replace(part=parts[place])
 
+    def shared(self, share: Share) -> ArrayLoader:
+        """The loader of a part of each batch."""
+        return dataclasses.replace(self, share=share)
+
     def contents(self) -> Iterator[Any]:
         """Arrays that identify these data and their parts."""
         yield from jax.tree.leaves(self.data)
@@ -97,10 +103,12 @@ class ArrayLoader:
         first = i * least + min(i, more)
         rows = order[first : first + least + (i < more)]
         slots = self.batch_size if self.steps_per_epoch == 1 else least + (more > 0)
-        weights = (np.arange(slots) < len(rows)).astype(np.float32)
-        data = jax.tree.map(lambda x: np.asarray(x)[np.pad(rows, (0, slots - len(rows)))], self.data)
+        rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups)
+        rows = rows if self.share is None else self.share.of(rows, self.num_groups)
+        weights = (rows < self.num_groups).astype(np.float32)
+        data = jax.tree.map(lambda x: np.asarray(x)[np.where(rows < self.num_groups, rows, 0)], self.data)
         data = data if self.kinds is None else intake.cast(self.kinds, data)
-        rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups).astype(np.int32)
+        rows = rows.astype(np.int32)
         return Minibatch(data, np.float32(self.num_groups), weights, rows=rows)  # type: ignore[arg-type]
 
 
@@ -112,6 +120,7 @@ class CorpusLoader:
     batch_size: float  # N / S need not be an integer with this many parts
     seed: int
     is_fixed: bool = False  # the same batches in every pass, in another order
+    share: Share | None = None  # see `ArrayLoader`
 
     @property
     def num_groups(self) -> int:
@@ -136,7 +145,11 @@ class CorpusLoader:
             stream, hands = self._parts()
             return (self._part(stream, hands, step) for step in range(start, stop))
         stream = minibatches(self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start)
-        return iter(stream)
+        return iter(dataclasses.replace(stream, share=self.share))
+
+    def shared(self, share: Share) -> CorpusLoader:
+        """The loader of a part of each batch."""
+        return dataclasses.replace(self, share=share)
 
     def contents(self) -> Iterator[Any]:
         """Arrays that identify these documents and their parts."""
@@ -151,7 +164,7 @@ class CorpusLoader:
         go on with another key."""
         from vijax.data import minibatches
 
-        stream = minibatches(self.corpus, self.batch_size, 0)
+        stream = dataclasses.replace(minibatches(self.corpus, self.batch_size, 0), share=self.share)
         return stream, stream.deal(0)
 
     def spread(self, count: int) -> Iterator[Minibatch]:

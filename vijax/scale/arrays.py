@@ -21,6 +21,19 @@ def put(tree: Any, places: Any) -> Any:
     return jax.tree.map(over, places, tree)
 
 
+def put_own(tree: Any, places: Any, axis: int) -> Any:
+    """As `put`, of arrays of which each process has its own part of the split axis, in the order of their numbers."""
+
+    def one(x: Any, place: NamedSharding) -> jax.Array:
+        if not any(place.spec):
+            return _put(x, place)
+        size = np.shape(x)[axis] * jax.process_count()
+        shape = (*np.shape(x)[:axis], size, *np.shape(x)[axis + 1 :])
+        return jax.make_array_from_process_local_data(place, np.asarray(x), shape)
+
+    return jax.tree.map(lambda place, part: jax.tree.map(lambda x: one(x, place), part), places, tree)
+
+
 def _put(x: Any, place: NamedSharding) -> jax.Array:
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
         return x if x.sharding.is_equivalent_to(place, x.ndim) else _moved(x, place)

@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from vijax.contract.batch import Documents, Minibatch
+from vijax.data.minibatch import Share
 from vijax.inference.compose import Algorithm, of_spec
 from vijax.inference.step_size import by_share
 from vijax.inference.wrappers.beside import Warm
@@ -75,12 +76,14 @@ class There:
       axis: the name of its axis.
       rows: of each array of locals that are carried, the number of groups without padding.
       lead: 1 where a state is that of several runs, stacked, else 0.
+      reads_own: batches hold what this process reads of them, and not all.
     """
 
     mesh: Mesh
     axis: str
     rows: tuple[int, ...]
     lead: int
+    reads_own: bool = False
 
     def algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
         """See `Here`. Step sizes by the share of the data in a batch are those of a batch without padding."""
@@ -95,14 +98,17 @@ class There:
         return on_mesh(same, self.mesh)
 
     def loader(self, loader: Any) -> Any:
-        """See `Here`."""
+        """See `Here`. Each process reads its own part of a batch; steps by words have to see all of its words."""
+        if self.reads_own:
+            return loader.shared(Share(jax.process_index(), jax.process_count(), self.mesh.size))
         return Padded(loader, self.mesh.size)
 
     def batches(self, stacked: Minibatch) -> Minibatch:
         """See `Here`; stacked along a leading axis of steps."""
         split, whole = self._at(P(None, self.axis)), self._at(P())
         data = OwnWords(whole, split) if isinstance(stacked.data, OwnWords) else split  # type: ignore[arg-type]
-        return self._put(stacked, Minibatch(data, whole, split, split, whole, split))  # type: ignore[arg-type]
+        places: Any = Minibatch(data, whole, split, split, whole, split)  # type: ignore[arg-type]
+        return arrays.put_own(stacked, places, 1) if self.reads_own else self._put(stacked, places)
 
     def state(self, state: Any) -> Any:
         """See `Here`."""
@@ -166,12 +172,15 @@ class There:
         return NamedSharding(self.mesh, spec)
 
 
-def place(mesh: Mesh | None, state: Any) -> Here | There:
+def place(mesh: Mesh | None, state: Any, loader: Any = None) -> Here | There:
     """The place of a fit that begins at this state: of one run, or of several with their `states` stacked."""
     if mesh is None:
         return Here()
     runs, lead = getattr(state, "states", state), int(hasattr(state, "states"))
-    return There(*checked(mesh), rows=tuple(len_of(x, lead) for x in jax.tree.leaves(runs.local)), lead=lead)
+    there = There(*checked(mesh), rows=tuple(len_of(x, lead) for x in jax.tree.leaves(runs.local)), lead=lead)
+    of = [device.process_index for device in there.mesh.devices.flat]
+    in_parts = of == sorted(of) and len({of.count(k) for k in of}) == 1
+    return dataclasses.replace(there, reads_own=there.is_shared and in_parts and hasattr(type(loader), "shared"))
 
 
 # --- padding --------------------------------------------------------------------------------------------------------
