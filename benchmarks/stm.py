@@ -1,6 +1,6 @@
 """Effects of the structural topic model on simulated corpora: how often 90 % intervals cover the truth.
 
-    python benchmarks/stm.py [number of corpora] [figure.png]
+    python benchmarks/stm.py [number of corpora] [case ...] [figure.png]
 
 Documents of two parties and a day; K topics whose log proportions are linear in both, with correlated noise. The truth
 is least squares of the shares of 200,000 further documents on party and day. Beside intervals by the method of
@@ -72,25 +72,26 @@ def run(name, seed):
         "found": found.mean[:, 1:],
         "truth": truth,
         "ends": np.stack([found.low[:, 1:], found.high[:, 1:]]),
-        "gap": gaps[rows, order].mean(),
+        "gap": np.mean(gaps[rows, order]),
         "seconds": seconds,
     }
 
 
-def main(number=40, figure=None):
+def main(number=20, *more):
     print("| corpora | documents | words | topics | covered | expected shares | known shares | topics off | CPU s |")
     print("|---|---|---|---|---|---|---|---|---|")
-    shown = {}
-    for name, (docs, length, topics, _) in CASES.items():
+    names = [name for name in more if name in CASES] or list(CASES)
+    for name in names:
+        docs, length, topics, _ = CASES[name]
         all_of = [run(name, 1000 + seed) for seed in range(number)]
         cover = {of: 100 * np.mean([one[of] for one in all_of]) for of in ("ours", "plain", "known")}
         error = {of: 100 * np.std([one[of].mean() for one in all_of]) / np.sqrt(number) for of in cover}
         said = " | ".join(f"{cover[of]:.1f} ± {error[of]:.1f} %" for of in cover)
         gap, seconds = (np.mean([one[of] for one in all_of]) for of in ("gap", "seconds"))
         print(f"| {name} | {docs} | {length} | {topics} | {said} | {gap:.2f} | {seconds:.1f} |", flush=True)
-        shown[name] = all_of
-    if figure:
-        drawn(shown["usual"], figure)
+        for path in more:
+            if path.endswith(".png"):
+                drawn(all_of, path)
 
 
 def drawn(all_of, path):

@@ -7,5 +7,16 @@ from vijax.topics.anchors import anchor_words
 from vijax.topics.decision import all_words
 from vijax.topics.own_words import OwnWords, by_words, of_all_words, renumbered, stored
 from vijax.topics.seeds import seeded
+from vijax.topics.summary import linked
 
-__all__ = ["OwnWords", "all_words", "anchor_words", "by_words", "of_all_words", "renumbered", "seeded", "stored"]
+__all__ = [
+    "OwnWords",
+    "all_words",
+    "anchor_words",
+    "by_words",
+    "linked",
+    "of_all_words",
+    "renumbered",
+    "seeded",
+    "stored",
+]

@@ -1,0 +1,47 @@
+"""Topics with covariates on the command line: texts with columns beside them, from fit to new texts."""
+
+import pytest
+
+import vijax as vi
+from vijax.app.cli import main
+
+pytest.importorskip("formulae")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "texts.csv"
+    about = {"left": "bread and butter for cats", "right": "shares and bonds of banks"}
+    rows = [f"{about[side]},{side},{day}" for day in range(20) for side in about]
+    path.write_text("text,party,day\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_covariates_from_fit_to_new_texts(texts, tmp_path, capsys):
+    run = tmp_path / "run"
+    settings = [
+        "model.num_topics=2",
+        "data.max_df=1.0",
+        "num_epochs=3",
+        "held_out=0.2",
+        "algorithm.estep.num_samples=8",
+    ]
+    settings += ["model.prevalence=~ party + day", "model.content=party", "model.num_samples=8"]
+    assert main(["fit", "stm", "--data", str(texts), "--out", str(run), "--set", *settings]) == 0
+    said = capsys.readouterr().out
+    assert "Effect of party[right]" in said
+    assert "Words by party" in said
+    assert "Effect of day" in (run / "report.html").read_text()
+    new = tmp_path / "new.csv"
+    new.write_text("text,party,day\nbonds of banks,right,3\ncats,left,50\n")
+    found = vi.load(run).transform(str(new))
+    assert found["share"].shape == (2, 2)
+    assert list(found["party"]) == ["right", "left"]
+    new.write_text("text,party,day\nbonds of banks,centre,3\n")
+    with pytest.raises(ValueError, match="centre"):
+        vi.load(run).transform(str(new))
+
+
+def test_a_formula_of_no_column_is_refused(texts, capsys):
+    assert main(["fit", "stm", "--data", str(texts), "--set", "model.prevalence=~ year", "data.max_df=1.0"]) != 0
+    assert "formulae cannot read it" in capsys.readouterr().err
