@@ -412,13 +412,14 @@ UNUSABLE = 4
 def _end(outcome: Any) -> int:
     """Prints the last screen: results, score, the path of the page; and how to go on if the run did not finish."""
     from vijax.app.page.pages import summary_path
-    from vijax.evaluate import Score
+    from vijax.evaluate import Ranking, Score
     from vijax.fitting.status import Status
 
     finished = outcome.status in (Status.FINISHED, Status.CONVERGED)
     print(summary_path(outcome.folder).read_text(encoding="utf-8"))
     if outcome.score is not None:
         measure = "document completion" if isinstance(outcome.score, Score) else "log predictive density"
+        measure = "ranking" if isinstance(outcome.score, Ranking) else measure
         print(f"Held-out score ({measure}): {outcome.score}")
     print(f"Report: {(outcome.folder / 'report.html').resolve()}")
     if outcome.skipped:

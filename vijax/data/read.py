@@ -13,6 +13,7 @@ import numpy as np
 
 from vijax.data.corpora import count_files
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.ratings import is_ratings, read_ratings
 from vijax.data.corpora.select import with_vocabulary
 from vijax.data.corpora.shards import holds_counts, is_prepared, read_shards, shard_paths
 from vijax.data.corpora.storage import is_corpus_folder
@@ -36,6 +37,7 @@ COUNT_FORMATS: dict[str, Callable[..., Corpus]] = {
     "lda-c": count_files.read_lda_c,
     "uci": count_files.read_uci,
     "shards": read_shards,
+    "ratings": read_ratings,
 }
 TEXT_FORMATS: dict[str, Callable[..., Texts]] = {
     "text-folder": text_files.text_folder,
@@ -59,7 +61,7 @@ ENDINGS = {
 KNOWN = (
     "a folder of .txt or .parquet files, or one made by Corpus.save; .txt (one document per line), .jsonl, .csv, .tsv, "
     ".parquet, .xlsx, .xls, .ods; LDA-C (.ldac, .dat), UCI docword*.txt, MatrixMarket (.mtx), SciPy sparse .npz, .npz "
-    "with indptr, indices and counts; most also as .gz"
+    "with indptr, indices and counts; a table with columns user, item and count; most also as .gz"
 )
 
 
@@ -86,7 +88,7 @@ def read(
         corpus that has words, the words to keep, such as those of a fitted model.
       column: the column of a table that has the text; by default the column `text`, or the only one.
       format: the format of a file, when its name does not tell it: npz, matrix-market, lda-c, uci, text-folder,
-        text-lines, jsonl, csv, parquet, sheet, shards.
+        text-lines, jsonl, csv, parquet, sheet, shards, ratings.
       encoding: encoding of text files; UTF-16 and UTF-32 are known by their byte order mark.
       separator: the letter between the cells of a csv: ",", ";", "tab" or "|"; by default found in its first
         lines.
@@ -169,6 +171,8 @@ def guess_format(path: Path) -> str:
     ending = ENDINGS.get(Path(name).suffix)
     if ending == "text-lines" and _looks_like_uci(path):
         return "uci"
+    if ending == "csv" and is_ratings(path):
+        return "ratings"
     if ending is None:
         raise fail(path, KNOWN, f"the ending {Path(name).suffix!r}", "rename the file, or pass format=")
     return "shards" if ending == "parquet" and holds_counts(path) else ending

@@ -4,6 +4,11 @@ from vijax.evaluate.completion import document_completion as document_completion
 from vijax.evaluate.completion import gaussian_completion as gaussian_completion
 from vijax.evaluate.predictive_check import PredictiveCheck as PredictiveCheck
 from vijax.evaluate.predictive_check import predictive_check as predictive_check
+from vijax.evaluate.ranking import Ranked as Ranked
+from vijax.evaluate.ranking import Ranking as Ranking
+from vijax.evaluate.ranking import hide as hide
+from vijax.evaluate.ranking import ranked as ranked
+from vijax.evaluate.ranking import ranking as ranking
 from vijax.evaluate.score import Agreement as Agreement
 from vijax.evaluate.score import Coherence as Coherence
 from vijax.evaluate.score import Difference as Difference

@@ -7,6 +7,7 @@ from vijax.models.documents.plsa import plsa, plsa_entries
 from vijax.models.documents.simple_mixture import simple_mixture
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf
+from vijax.models.factors.hpf import hpf, new_items, recommend
 from vijax.models.factors.stochastic_block_model import rates_matrix, stochastic_block_model
 from vijax.models.formulas.glmm import Glmm
 from vijax.models.mixtures.mixture import dp_mixture, mixture
@@ -49,17 +50,20 @@ __all__ = [
     "hierarchical_linear_regression",
     "hierarchical_probit_regression",
     "hmm",
+    "hpf",
     "lda",
     "linear_gaussian_state_space",
     "logistic_regression",
     "mixture",
     "multilevel_logistic_regression",
+    "new_items",
     "observed",
     "pad",
     "plsa",
     "plsa_entries",
     "population",
     "rates_matrix",
+    "recommend",
     "response",
     "simple_mixture",
     "stochastic_block_model",

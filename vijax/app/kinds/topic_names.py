@@ -71,10 +71,12 @@ def labelled(config: Any, seen: Seen, found: Found) -> Found:
 
 def check_names(config: Any, entries: Mapping[str, Entry]) -> None:
     """Raises a `ConfigError` on names of no topic, and where seed words are in what is learnt."""
-    numbers = [*map(str, range(config.model.num_topics))]
+    numbers = [*map(str, range(getattr(config.model, "num_topics", 0)))]
     for line in config.page.names:
         if _parts(line)[0] not in numbers:
-            expected = f'lines such as "0: sport", with the number of a topic, 0 to {numbers[-1]}'
+            expected = (
+                f'lines such as "0: sport", with the number of a topic, 0 to {numbers[-1]}' if numbers else "none"
+            )
             raise ConfigError(f"{entries['page.names'].origin}: page.names: expected {expected}, got {line!r}")
     if getattr(config.model, "seed_words", ()) and "eta" in getattr(config.model, "learn", ()):
         origin = entries["model.seed_words"].origin

@@ -38,6 +38,7 @@ Format = Literal[
     "lda-c",
     "uci",
     "shards",
+    "ratings",
 ]
 
 
