@@ -4,7 +4,6 @@ import itertools
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -37,14 +36,14 @@ def test_a_score_is_a_mean_with_its_error_over_rows_or_groups():
 
 def test_the_marginal_of_a_row_with_gaps_is_that_of_what_is_there():
     loadings, means, variance = RNG.normal(size=(5, 2)), RNG.normal(size=5), RNG.uniform(0.5, 2, 5)
-    cov = loadings @ loadings.T + np.diag(variance)
+    cov, marginal = loadings @ loadings.T + np.diag(variance), jax.jit(factor_analysis._log_marginal)
     for missing in itertools.chain.from_iterable(itertools.combinations(range(5), r) for r in (0, 1, 3)):
         y = RNG.normal(size=5)
         y[list(missing)] = np.nan
         there = np.isfinite(y)
         wanted = stats.multivariate_normal.logpdf(y[there], means[there], cov[np.ix_(there, there)])
         with jax.enable_x64(True):
-            found = factor_analysis._log_marginal(*map(jnp.asarray, (y, loadings, means, variance)))
+            found = marginal(y, loadings, means, variance)
         np.testing.assert_allclose(found, wanted, rtol=1e-10)
 
 
@@ -54,7 +53,7 @@ def test_the_marginal_of_a_row_in_float32_where_there_is_little_noise():
     loadings, deviation = rng.normal(size=(5, 2)), 1e-3 * rng.uniform(0.5, 2, 5)
     y = np.float32((loadings @ rng.normal(size=2) + deviation * rng.normal(size=5)) * units)
     loadings, variance = np.float32(loadings * units[:, None]), np.float32((deviation * units) ** 2)
-    found = factor_analysis._log_marginal(*map(jnp.asarray, (y, loadings, np.zeros(5, np.float32), variance)))
+    found = jax.jit(factor_analysis._log_marginal)(y, loadings, np.zeros(5, np.float32), variance)
     factor, scaled = np.float64(loadings) / units[:, None], np.float64(y) / units  # float64 holds it in these units
     cov = factor @ factor.T + np.diag(np.float64(variance) / units**2)
     wanted = stats.multivariate_normal.logpdf(scaled, np.zeros(5), cov) - np.log(units).sum()

@@ -52,13 +52,18 @@ def test_a_step_of_the_columns_is_one_of_all(rho, base):
     with jax.enable_x64(True):
         base, c, words = jnp.asarray(base, float), jnp.asarray(CONCENTRATION, float), jnp.array([0, 4, 5, 9])
         q = DirichletByWord.of(Dirichlet(c), base)
-        for _ in range(3):
+
+        @jax.jit
+        def step(q, c):
             message = jax.random.uniform(KEY, (3, 3), float) * 5
             seen = q.columns(words)
             target = prior_columns(q.base, words, 9, 3).concentration + jnp.pad(message.T, ((0, 2), (0, 0)))
             to = seen.with_naturals(((1 - rho) * seen.concentration + rho * target,))
             q = q.moved(words, to, jnp.asarray(1 - rho), OK)
-            c = (1 - rho) * c + rho * (base + jnp.zeros_like(c).at[:, words[:3]].add(message))
+            return q, (1 - rho) * c + rho * (base + jnp.zeros_like(c).at[:, words[:3]].add(message))
+
+        for _ in range(3):
+            q, c = step(q, c)
             np.testing.assert_allclose(q.concentration, c, rtol=1e-12)
             np.testing.assert_allclose(q.totals, c.sum(1), rtol=1e-12)
         assert q.scale >= 1e-12

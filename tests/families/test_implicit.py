@@ -57,7 +57,7 @@ def test_a_truncated_normal_moves_as_its_quantile_does():
     u, m, h = np.array([0.1, 0.5, 0.99]), -0.7, 1e-5
     quantile = lambda m: sps.truncnorm(-m, np.inf, m).ppf(u)
     with jax.enable_x64(True):
-        got = jax.jacfwd(lambda m: vi.implicit(jnp.asarray(quantile(-0.7)), m, **law))(m)
+        got = jax.jit(jax.jacfwd(lambda m: vi.implicit(jnp.asarray(quantile(-0.7)), m, **law)))(m)
     np.testing.assert_allclose(got, (quantile(m + h) - quantile(m - h)) / (2 * h), rtol=1e-6)
 
 
@@ -70,7 +70,7 @@ def test_the_gradient_of_an_expectation_under_a_mixture_which_has_no_quantile():
         "log_prob": lambda x, w: jnp.log(weigh(w, [norm.pdf(x, m) for m in means])),
     }
     x = jnp.float32(rng.normal(size=40_000) + means[(rng.uniform(size=40_000) > 0.3).astype(int)])
-    slopes = np.asarray(jax.jacfwd(lambda w: vi.implicit(x, w, **law) ** 2)(jnp.float32(0.3)), np.float64)
+    slopes = np.asarray(jax.jit(jax.jacfwd(lambda w: vi.implicit(x, w, **law) ** 2))(np.float32(0.3)), np.float64)
     assert abs(slopes.mean() - (1.0 - 4.0)) < 6 * slopes.std() / 200
 
 

@@ -74,8 +74,9 @@ def test_scalars_are_sums_over_factors_and_over_axes_that_are_not_shared(batch_n
         (lambda q: q.log_prob(x), lambda n: q[n].log_prob(x[n])),
         (lambda q: q.dot(q.stats(x)), lambda n: q[n].dot(q[n].stats(x[n]))),
     ]:
-        np.testing.assert_allclose(total(q), sum(reduce(part(name)) for name in q), rtol=1e-5)
-    assert q.log_prob(x).shape == (4, *q.batch_shape)
+        whole, parts = jax.jit(lambda total=total, part=part: (total(q), sum(reduce(part(name)) for name in q)))()
+        np.testing.assert_allclose(whole, parts, rtol=1e-5)
+    assert jax.eval_shape(q.log_prob, x).shape == (4, *q.batch_shape)
     assert q.batch_shape == (2,)[:batch_ndim]
 
 

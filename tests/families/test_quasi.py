@@ -93,8 +93,9 @@ def test_other_globals_are_refused():
         lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
     )
     alg = vi.svi(coin, estimator=vi.estimator.reparameterised(4, quasi=True), num_groups=4.0)
+    state = jax.eval_shape(alg.init, KEY)
     with pytest.raises(ValueError, match=r"quasi: expected a normal global, .* got a Beta"):
-        alg.step(KEY, alg.init(KEY), np.ones(4, np.float32))
+        jax.eval_shape(alg.step, KEY, state, np.ones(4, np.float32))
 
 
 @pytest.mark.parametrize("estimator", [vi.estimator.reparameterised, vi.estimator.least_squares])

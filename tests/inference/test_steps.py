@@ -187,8 +187,9 @@ def test_the_score_function_of_an_expectation_is_unbiased_at_two_draws():
 
 def test_bohnings_bound_is_as_tight_as_bohnings():
     """Its curvature at K classes is -(I - 11'/K) / 2, and at m = 0, V = 0 its value that of the likelihood."""
-    lik, m = vi.likelihood.softmax(3), jnp.zeros((1, 3))
-    moments = vi.expectation.bohning()(lik, jnp.array([[0, 1, 0]]), m, jnp.eye(3)[None], None)
+    lik, m = vi.likelihood.softmax(3), np.zeros((1, 3), np.float32)
+    bohning = jax.jit(lambda y, m, cov: vi.expectation.bohning()(lik, y, m, cov, None))
+    moments = bohning(np.array([[0, 1, 0]]), m, np.eye(3, dtype=np.float32)[None])
     np.testing.assert_allclose(moments.curvature[0], -0.5 * (np.eye(3) - 1 / 3), atol=1e-6)
     np.testing.assert_allclose(moments.value[0], -np.log(3.0) - 0.5, rtol=1e-6)
 

@@ -157,14 +157,14 @@ def test_the_density_is_that_of_the_named_unknowns():
         model = vi.glmm("y ~ x + (x | g)", table)
         form, known = model.density_form, model.priors
         x = jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.3)
-        values = model.free.values_at(x)
+        values = jax.jit(model.free.values_at)(x)
         both = jax.jit(lambda v, d: (form.log_prior(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d))))
         log_prior, log_lik = both(values, model.data)
-        named = {name: float(value) for name, value in form.named(values).items()}
+        named = {name: float(value) for name, value in jax.jit(form.named)(values).items()}
         rho = named.pop("corr(1, x|g)")
         flat, back = ravel_pytree(values)
         whole = lambda f: jnp.stack(list(form.named(back(f)).values()))
-        jacobian = np.linalg.slogdet(np.asarray(jax.jacobian(whole)(flat)))[1]
+        jacobian = np.linalg.slogdet(np.asarray(jax.jit(jax.jacobian(whole))(flat)))[1]
     sds = np.array([named["1|g_sigma"], named["x|g_sigma"]])
     cov = np.outer(sds, sds) * np.array([[1, rho], [rho, 1]])
     total = 0.0
@@ -211,8 +211,8 @@ def test_several_factors_are_a_dense_covariance_for_a_normal_law():
         form, data = model.density_form, {name: jnp.asarray(x) for name, x in model.data.items()}
         of = jax.jit(lambda x: form.log_lik(model.free.values_at(x), {name: one[0] for name, one in data.items()}))
         x = jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.4)
-        values = model.free.values_at(x)
-        got, named = of(x), {name: float(one) for name, one in form.named(values).items()}
+        values = jax.jit(model.free.values_at)(x)
+        got, named = of(x), {name: float(one) for name, one in jax.jit(form.named)(values).items()}
         along = jnp.asarray(RNG.normal(size=x.size))
         slope = jax.jit(jax.grad(of))(x) @ along
         np.testing.assert_allclose(slope, (of(x + 1e-5 * along) - of(x - 1e-5 * along)) / 2e-5, rtol=1e-6)
