@@ -8,7 +8,7 @@ from vijax.app.page import blocks
 from vijax.app.settings.config import ConfigError, load_config
 from vijax.topics.summary import Topic
 
-SEEDS = 'model.seed_words=["money: shares", "pets: cats, dogs"]'
+SEEDS = 'model.seed_words=["money: shares", "pets: Cats, dogs"]'
 
 
 def test_a_run_names_its_topics_everywhere(tmp_path, capsys):

@@ -26,10 +26,13 @@ SEEDED: dict[str, Any] = {
 
 
 def build_seeded(settings: Any, data: Data, make: Callable[[Any, Data], Any] = built) -> Any:
-    """The model, whose topics have the seed words; `make` is the function of settings and data that makes it."""
+    """The model, whose topics have the seed words; where words are in small letters, these are too. `make` is the
+    function of settings and data that makes it."""
     if not settings.seed_words:
         return make(settings, data)
-    words = [[*filter(None, map(str.strip, _parts(line)[1].split(",")))] for line in settings.seed_words]
+    known = frozenset(data.names)
+    as_known = lambda word: word if word in known else word.lower()
+    words = [[as_known(w) for w in map(str.strip, _parts(line)[1].split(",")) if w] for line in settings.seed_words]
     try:
         eta = seeded(words, data.names, settings.num_topics, settings.eta, settings.seed_weight)
     except ValueError as error:
