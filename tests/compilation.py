@@ -2,7 +2,6 @@
 what runs once."""
 
 import functools
-import itertools
 import os
 import re
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import jax
 import jaxlib
 import pytest
-from jax._src.interpreters import mlir
 
 QUICK = {
     "xla_backend_optimization_level": 0,
@@ -30,20 +28,6 @@ XLA_FLAGS = " ".join(f"--{name}={str(value).lower()}" for name, value in QUICK.i
 
 optimized_jit = functools.partial(jax.jit, compiler_options=DEFAULT)
 """`jax.jit` as users have it, whatever the flags: for a test of what XLA's optimiser makes of a program."""
-
-PROGRAMS_A_CONTEXT = 64
-"""Programs that are lowered in one context of MLIR, before a new one takes its place: contexts only grow."""
-
-
-def share_contexts() -> None:
-    """Has programs lowered in contexts that several share. jax makes a context for each, with all dialects: a quarter
-    of what a small program costs to compile. The programs are the same. Where jax has no such function of its own,
-    nothing changes."""
-    make = getattr(mlir, "make_ir_context", None)
-    if make is not None:
-        number, context = itertools.count(), functools.lru_cache(1)(lambda _: make())
-        mlir.make_ir_context = lambda: context(next(number) // PROGRAMS_A_CONTEXT)
-
 
 MOST_KEPT = 1e9
 """Bytes of compiled programs kept from run to run; one run of all tests writes about a tenth of it."""
