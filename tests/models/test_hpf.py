@@ -12,6 +12,7 @@ from scipy import stats
 from scipy.special import gammaln, psi
 
 import vijax as vi
+import vijax.sklearn as vs
 from vijax.models import hpf, new_items, recommend
 
 K, ITEMS, USERS = 3, 12, 20
@@ -189,6 +190,10 @@ def test_recommendations_are_those_of_the_expected_counts():
     known, popular = fit.score(counts, key=jax.random.key(1)), np.asarray(counts.sum(0)).reshape(-1, 1)
     kept, hidden = vi.evaluate.hide(counts)
     assert known.mean > vi.evaluate.ranking(np.ones((120, 1)), popular, kept, hidden).mean
+    ours = vs.PoissonFactorization(4, feedback="counts", max_iter=40, random_state=0).fit(counts)
+    assert ours.score(kept, hidden=hidden) > 0.9 * known.mean
+    assert ours.score(counts) > 0.9 * known.mean
+    assert not set(ours.recommend(counts, 3)[0]) & set(counts[0].indices)
     for users, n, message in (
         (np.ones((2, 31), int), 5, "users: expected 30 items"),
         (counts, 31, "n: expected at most the 30 items"),

@@ -29,6 +29,7 @@ ESTIMATORS: list[tuple[Any, dict[str, str]]] = [
     (vs.PoissonMixture(max_iter=5), SPARSE),
     (vs.HiddenMarkovModel(max_iter=5), {}),
     (vs.GammaPoissonNMF(n_components=3, max_iter=5), {}),
+    (vs.PoissonFactorization(3, max_iter=5), {}),
     (vs.FactorAnalysis(max_iter=5), {}),
     (vs.GaussianProcessRegressor(max_iter=30), {}),
     (vs.GaussianProcessClassifier(max_iter=30), {}),

@@ -10,6 +10,7 @@ from vijax.sklearn.gaussian_process import GaussianProcessClassifier, GaussianPr
 from vijax.sklearn.hidden_markov import HiddenMarkovModel  # noqa: E402
 from vijax.sklearn.linear import BayesianGLM, BayesianLogisticRegression  # noqa: E402
 from vijax.sklearn.mixtures import PoissonMixture  # noqa: E402
+from vijax.sklearn.recommender import PoissonFactorization  # noqa: E402
 from vijax.sklearn.topics import CorrelatedTopicModel, LatentDirichletAllocation  # noqa: E402
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "GaussianProcessRegressor",
     "HiddenMarkovModel",
     "LatentDirichletAllocation",
+    "PoissonFactorization",
     "PoissonMixture",
 ]

@@ -9,12 +9,11 @@ from typing import Annotated, Any, Literal, Self
 import jax
 import numpy as np
 from jaxtyping import Float
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vijax.algorithms import cavi, em, ssvi_a, svi
 from vijax.arguments import EVEN, NotNegative, Positive, Positives, Size, inside, whole
 from vijax.checks import require
-from vijax.data.minibatch import in_order
 from vijax.fitting.fit import fit
 from vijax.inference import estep
 from vijax.inference.compose import Algorithm
@@ -22,23 +21,19 @@ from vijax.inference.expectation import vector_monte_carlo
 from vijax.inference.step_size import robbins_monro
 from vijax.models.documents.ctm import ctm
 from vijax.models.documents.lda import lda
-from vijax.predict.questions import bounds_of, inferred, shares_of
-from vijax.sklearn.parts.bags import BagLoader
-from vijax.sklearn.parts.base import Transformer, cast, estimator, key_of, precision_of
+from vijax.predict.questions import bounds_of, shares_of
+from vijax.sklearn.parts.bags import BagLoader, OfBags
+from vijax.sklearn.parts.base import estimator, key_of, precision_of
 from vijax.xla import keys
 
-AT_A_TIME = 1024
-"""Documents whose shares are inferred at once."""
 
-
-class TopicEstimator(Transformer, abc.ABC):
+class TopicEstimator(OfBags, abc.ABC):
     """An abstract transformer of counts into topic shares."""
 
     max_iter: int
     evaluate_every: int
     perp_tol: float
     random_state: Any
-    fit_: Any
 
     @abc.abstractmethod
     def _plan(self, num_words: int) -> tuple[Algorithm, int | None]:
@@ -93,18 +88,6 @@ class TopicEstimator(Transformer, abc.ABC):
         with precision_of(X):
             return float(self._per_document(X, bounds_of).sum(dtype=np.float64))
 
-    def _per_document(self, X: Any, read: Any) -> np.ndarray:
-        """The results of `read` for each document, in their order."""
-        spec, state = self.fit_.alg.spec, cast(self.fit_.state, X)
-        posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
-        size = -(-X.shape[0] // AT_A_TIME)
-        results, rows = [], []
-        for batch, order in BagLoader.of(X, -(-X.shape[0] // size)).in_turn():
-            found = inferred(read, spec, state.hyper, posterior, batch, jax.random.key(0))
-            results.append(np.concatenate([np.asarray(x) for x in found]))
-            rows.append(order)
-        return in_order(np.concatenate(results), np.concatenate(rows))
-
     def _in_passes(self, alg: Algorithm, X: Any, loader: BagLoader) -> None:
         """Runs `max_iter` passes, and looks at the perplexity of the data at regular intervals."""
         key, state, before = key_of(self.random_state), None, np.inf
@@ -119,17 +102,6 @@ class TopicEstimator(Transformer, abc.ABC):
                     break
                 before = self.bound_
         self.n_batch_iter_ = self.n_iter_ * loader.steps_per_epoch
-
-    def _counts(self, X: Any, whom: str, reset: bool) -> Any:
-        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
-        check_non_negative(X, f"{type(self).__name__}.{whom}")
-        return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def seed_of(random_state: Any) -> int:

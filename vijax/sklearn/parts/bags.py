@@ -11,14 +11,18 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float
+from sklearn.utils.validation import check_non_negative, validate_data
 
 from vijax.contract.batch import Minibatch
 from vijax.data.buckets import Bucket, length_buckets
-from vijax.data.minibatch import PADDING, Minibatches
+from vijax.data.minibatch import PADDING, Minibatches, in_order
 from vijax.fitting.loader import padded_size
+from vijax.predict.questions import inferred
+from vijax.sklearn.parts.base import Transformer, cast
 
 LEAST_ROWS = 32
 LEAST_SLOTS = 16
@@ -124,3 +128,36 @@ def _rounded(bucket: Bucket) -> Bucket:
     grain = 1 << max(0, (slots - 1).bit_length() - 3)
     tokens = 1 << int(np.ceil(bucket.max_tokens)).bit_length()
     return dataclasses.replace(bucket, slots=-(-slots // grain) * grain, max_tokens=tokens)
+
+
+AT_A_TIME = 1024
+"""Documents whose locals are inferred at once."""
+
+
+class OfBags(Transformer):
+    """An abstract transformer of matrices of counts, a document a row."""
+
+    fit_: Any
+
+    def _per_document(self, X: Any, read: Any) -> np.ndarray:
+        """The results of `read` for each document, in their order."""
+        spec, state = self.fit_.alg.spec, cast(self.fit_.state, X)
+        posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
+        size = -(-X.shape[0] // AT_A_TIME)
+        results, rows = [], []
+        for batch, order in BagLoader.of(X, -(-X.shape[0] // size)).in_turn():
+            found = inferred(read, spec, state.hyper, posterior, batch, jax.random.key(0))
+            results.append(np.concatenate([np.asarray(x) for x in found]))
+            rows.append(order)
+        return in_order(np.concatenate(results), np.concatenate(rows))
+
+    def _counts(self, X: Any, whom: str, reset: bool) -> Any:
+        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        check_non_negative(X, f"{type(self).__name__}.{whom}")
+        return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
