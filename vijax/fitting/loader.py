@@ -16,6 +16,9 @@ from vijax.contract.batch import Minibatch, one_group
 from vijax.contract.intake import check_finite, check_lengths, check_numbers
 from vijax.contract.model import Model
 from vijax.data.minibatch import Share
+from vijax.data.streams.parts import order_of_parts
+from vijax.data.streams.row_loader import row_loader
+from vijax.data.streams.rows import Rows
 
 
 class Loader(Protocol):
@@ -206,11 +209,6 @@ def usual_size(corpus: Any, num_words: int = 0) -> int:
     return min(max(USUAL, min(wanted, corpus.num_documents // 2)), corpus.num_documents)
 
 
-def order_of_parts(seed: int, epoch: int, num_parts: int) -> np.ndarray:
-    """The order in which a pass visits the parts of a data set."""
-    return np.random.default_rng([seed, epoch, num_parts]).permutation(num_parts).astype(np.int32)
-
-
 def as_loader(
     data: Any,
     model: Model,
@@ -223,8 +221,8 @@ def as_loader(
 
     Args:
       data: a `Loader`, whose batches are not checked; a corpus, or anything that `vijax.data.read` reads, for models of
-        documents; else a pytree of arrays with one leading axis of groups, for a model of one group any arrays or None;
-        None for a model that has its data.
+        documents; else `vijax.data.rows`, or a pytree of arrays with one leading axis of groups, for a model of one
+        group any arrays or None; None for a model that has its data.
       model: the model that reads the data.
       batch_size: groups a step; None takes the whole set, or for documents `usual_size(data, usual_words)` where
         `usual_words` is given.
@@ -252,6 +250,10 @@ def as_loader(
         size = size if num_parts is None else corpus.num_documents / num_parts  # which is dealt to any number of them
         usual = corpus.num_documents if usual_words is None else usual_size(corpus, usual_words)
         return CorpusLoader(corpus, size or usual, seed, num_parts is not None)
+    if isinstance(data, Rows):
+        _check_batch_size(batch_size, data.num_groups)
+        size = _size_of_parts(data.num_groups, num_parts, batch_size)
+        return row_loader(data, model, size or data.num_groups, seed, num_parts is not None)
     if model.form.one_group:
         data = one_group(data)
     check_numbers(data)

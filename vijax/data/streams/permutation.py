@@ -1,0 +1,64 @@
+"""A random order of any number of rows, of which nothing is held: the row at a place is computed from a seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+
+@dataclasses.dataclass(frozen=True)
+class Permutation:
+    """A permutation of 0, ..., size - 1 by a keyed Feistel network (Luby and Rackoff 1988), its halves alternating.
+
+    Numbers of as many bits as size - 1 has are permuted; one that falls outside is permuted again until it is inside
+    (Black and Rogaway 2002, section 4: cycle walking). So it takes no memory, whatever the size. Narrow halves mix
+    slowly: short orders take more rounds.
+
+    Attributes:
+      size: number of rows.
+      seed: integers of 0 or more.
+
+    >>> Permutation(6, (0, 3))(np.arange(6))
+    array([1, 5, 2, 3, 0, 4])
+    """
+
+    size: int
+    seed: tuple[int, ...]
+
+    def __call__(self, places: Int[np.ndarray, " n"] | Sequence[int]) -> Int[np.ndarray, " n"]:
+        """The rows at these places."""
+        rows = self._once(np.asarray(places, np.uint64))
+        while len(outside := np.flatnonzero(rows >= self.size)):
+            rows[outside] = self._once(rows[outside])
+        return rows.astype(np.int64)
+
+    @property
+    def _bits(self) -> int:
+        return max(2, (self.size - 1).bit_length())
+
+    @functools.cached_property
+    def _keys(self) -> np.ndarray:
+        return np.random.SeedSequence(self.seed).generate_state(8 + 64 // self._bits, np.uint64)
+
+    def _once(self, numbers: np.ndarray) -> np.ndarray:
+        low_bits, bits = np.uint64(self._bits // 2), self._bits
+        masks = np.uint64((1 << bits // 2) - 1), np.uint64((1 << bits - bits // 2) - 1)
+        low, high = numbers & masks[0], numbers >> low_bits
+        for i, key in enumerate(self._keys):
+            if i % 2:
+                high = high ^ (_mixed(low, key) & masks[1])
+            else:
+                low = low ^ (_mixed(high, key) & masks[0])
+        return (high << low_bits) | low
+
+
+def _mixed(x: np.ndarray, key: np.uint64) -> np.ndarray:
+    """Bits that look random, of a number and a key: the finaliser of MurmurHash3 (Appleby 2011)."""
+    x = x + key
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x = (x ^ (x >> np.uint64(33))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(33))

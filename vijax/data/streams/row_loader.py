@@ -1,0 +1,144 @@
+"""The loader of tables that are read by blocks and never held as a whole (`vijax.data.rows`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from vijax.checks import require
+from vijax.contract import intake
+from vijax.contract.batch import Minibatch
+from vijax.contract.model import Model
+from vijax.data.reading.checks import DataError
+from vijax.data.streams.parts import order_of_parts, padded_part, part_of_pass
+from vijax.data.streams.permutation import Permutation
+from vijax.data.streams.rows import Block, Rows
+
+
+@dataclasses.dataclass(frozen=True)
+class RowLoader:
+    """Minibatches of a table in a random order of all its rows.
+
+    The rows of as many steps to come as may be held are picked out in one reading of the blocks. Which rows a step has
+    does not depend on how many are held: the order is a permutation of all rows, computed from the seed and the pass.
+    """
+
+    table: Rows
+    batch_size: int
+    seed: int
+    read: Callable[[Block], PyTree]
+    is_fixed: bool = False  # the same batches in every pass, in another order
+    num_words: None = None
+
+    @property
+    def num_groups(self) -> int:
+        """N, the number of rows."""
+        return self.table.num_groups
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """ceil(N / S)."""
+        return -(-self.num_groups // self.batch_size)
+
+    def contents(self) -> Iterator[Any]:
+        """Arrays that identify these data and their parts."""
+        yield from self.table.contents()
+        if self.is_fixed:
+            yield np.array([self.num_groups, self.steps_per_epoch])
+
+    def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
+        """See `vijax.fitting.loader.Loader`."""
+        row_bytes = self._row_bytes
+        whole = None
+        if row_bytes * self.num_groups <= self.table.held_bytes:
+            whole = self._gathered(np.arange(self.num_groups))
+            ahead = self.steps_per_epoch
+        else:  # numbers of rows and their order are held too
+            ahead = max(1, self.table.held_bytes // ((row_bytes + 32) * self.batch_size))
+        while start < stop:
+            epoch, place = divmod(start, self.steps_per_epoch)
+            count = min(ahead, stop - start, self.steps_per_epoch - place)
+            yield from self._window(epoch, range(place, place + count), whole)
+            start += count
+
+    def _window(self, epoch: int, places: range, whole: PyTree | None) -> Iterator[Minibatch]:
+        """The batches at some places of a pass."""
+        total, steps = self.num_groups, self.steps_per_epoch
+        # Parts depend on the data alone, so that a fit can go on with another key.
+        order = Permutation(total, (total, steps) if self.is_fixed else (self.seed, epoch))
+        parts = order_of_parts(self.seed, epoch, steps)[places.start : places.stop] if self.is_fixed else places
+        ranges = [part_of_pass(total, steps, int(part)) for part in parts]
+        chosen = [order(np.arange(first, stop)) for first, stop in ranges]
+        held = self._gathered(np.concatenate(chosen)) if whole is None else whole
+        first = 0
+        for part, rows in zip(parts, chosen, strict=True):
+            here = rows if whole is not None else np.arange(first, first + len(rows))
+            batch = padded_part(held, here, rows, total, steps, self.batch_size)
+            yield batch._replace(part=part) if self.is_fixed else batch
+            first += len(rows)
+
+    def _gathered(self, rows: np.ndarray) -> PyTree:
+        """The arrays of some rows, in this order: one reading of the blocks that have them."""
+        by_row = np.argsort(rows)
+        ends = np.searchsorted(rows, [block.first + block.count for block in self.table.blocks], sorter=by_row)
+        held, begin = None, 0
+        for block, end in zip(self.table.blocks, ends, strict=True):
+            if end > begin:
+                places, arrays = by_row[begin:end], self.read(block)
+                held = (
+                    jax.tree.map(lambda x: np.empty((len(rows), *x.shape[1:]), x.dtype), arrays) if begin == 0 else held
+                )
+                jax.tree.map(_put(places, rows[places] - block.first), held, arrays)
+            begin = int(end)
+        return held
+
+    @functools.cached_property
+    def _row_bytes(self) -> int:
+        block = self.table.blocks[0]
+        return sum(np.asarray(x).nbytes for x in jax.tree.leaves(self.read(block))) // block.count
+
+
+def _put(places: np.ndarray, rows: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
+    def put(held: np.ndarray, arrays: np.ndarray) -> None:
+        held[places] = arrays[rows]
+
+    return put
+
+
+def row_loader(table: Rows, model: Model, size: int, seed: int, is_fixed: bool) -> RowLoader:
+    """A loader of the rows of a table, each block of which is checked when it is first read.
+
+    Raises:
+      ValueError: a model of documents, of one group or of given data; all rows at each step, and more than are held.
+      DataError: data that the model cannot read, with file and rows.
+    """
+    form = model.form
+    of_rows = form.documents is None and not form.one_group and form.given is None and model.by_entry is None
+    remedy = "Read the rows into an array."
+    require(of_rows, "data", "arrays, of a model whose groups are not rows", "a table in Parquet files", remedy)
+    kinds: list[Any] = []
+    known: set[Block] = set()
+
+    def read(block: Block) -> PyTree:
+        arrays = table.read(block)
+        if block not in known:
+            try:
+                (form.check or intake.check_finite)(arrays)
+                kinds[:] = kinds or intake.kinds_of(model, arrays)
+                intake.check(kinds, arrays)
+            except ValueError as error:
+                raise DataError(f"{block}: {error}") from error
+            known.add(block)
+        return intake.cast(kinds, arrays)
+
+    loader = RowLoader(table, size, seed, read, is_fixed)
+    fits = loader.steps_per_epoch > 1 or loader._row_bytes * loader.num_groups <= table.held_bytes
+    got = f"all {loader.num_groups:,} rows at each step, and held_bytes={table.held_bytes:,}"
+    require(fits, "batch_size", "some of the rows at each step", got, "Say batch_size=1000, or raise held_bytes.")
+    return loader
