@@ -116,8 +116,8 @@ def fit(
     Args:
       alg: an algorithm, as `vijax.svi` and its relatives return.
       data: a corpus, or anything `vijax.data.read` reads, for models of documents; else a pytree of arrays with one
-        leading axis of groups, or rows of Parquet files (`vijax.data.rows`); or a `Loader` of your own. None for a
-        density that reads none.
+        leading axis of groups, or rows of Parquet files (`vijax.data.rows`); or batches from elsewhere
+        (`vijax.data.stream`), or a `Loader` of your own. None for a density that reads none.
       key: random key of the run: of the start, the order of the batches, every draw.
       num_epochs: passes over the data. Give this or `num_steps`.
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.
@@ -224,7 +224,8 @@ def fit(
         chunks.pace, chunks.grows = min(chunks.look, length), not is_seen
     status, traces = _run(chunks, state, callbacks, max_bad_steps)
     alone, trace = _view(where.plain(chunks.state), _joined(traces))
-    judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if spec.model.free is not None else None
+    is_judged = spec.model.free is not None and not hasattr(loader, "is_stream")  # which cannot be read again
+    judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if is_judged else None
     result = _judged(Fit(alg, alone, trace, _after_skips(status, alone), judge=judge), loader, key_run)
     if throw and result.status in FAILED:
         raise DivergedError(result)

@@ -129,6 +129,8 @@ def num_steps_of(num_epochs: float | None, num_steps: int | None, loader: Loader
     else:
         real = isinstance(num_epochs, int | float | np.number) and math.isfinite(num_epochs)
         require(real, "num_epochs", "a positive number of passes", num_epochs)
+        remedy = "Nobody knows how long a pass of this source is."
+        require(loader.num_groups is not None, "num_epochs", "num_steps in its place", num_epochs, remedy)
         total = round(float(num_epochs) * loader.steps_per_epoch)  # type: ignore[arg-type]
     most = int(np.iinfo(np.int32).max)
     require(1 <= total <= most, "num_epochs, num_steps", f"1 to {most} steps", total, "Steps are counted in 32 bits.")

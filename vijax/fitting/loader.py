@@ -19,6 +19,7 @@ from vijax.data.minibatch import Share
 from vijax.data.streams.parts import order_of_parts
 from vijax.data.streams.row_loader import row_loader
 from vijax.data.streams.rows import Rows
+from vijax.data.streams.stream import stream_loader
 
 
 class Loader(Protocol):
@@ -220,9 +221,9 @@ def as_loader(
     """A loader of anything the model can read.
 
     Args:
-      data: a `Loader`, whose batches are not checked; a corpus, or anything that `vijax.data.read` reads, for models of
-        documents; else `vijax.data.rows`, or a pytree of arrays with one leading axis of groups, for a model of one
-        group any arrays or None; None for a model that has its data.
+      data: a `Loader`, whose batches are not checked; a source of batches (`vijax.data.stream`); a corpus, or anything
+        that `vijax.data.read` reads, for models of documents; else `vijax.data.rows`, or a pytree of arrays with one
+        leading axis of groups, for a model of one group any arrays or None; None for a model that has its data.
       model: the model that reads the data.
       batch_size: groups a step; None takes the whole set, or for documents `usual_size(data, usual_words)` where
         `usual_words` is given.
@@ -239,7 +240,7 @@ def as_loader(
     """
     data = model.form.given if data is None else data
     if hasattr(data, "batches"):
-        return data
+        return data if hasattr(data, "steps_per_epoch") else stream_loader(data, model)
     if model.form.documents is not None:
         from vijax.data import read
 

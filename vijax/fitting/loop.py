@@ -134,7 +134,8 @@ def _watched(state: Any, elbo: Array, num_steps: Array) -> Any:
 
 def runs_of_one_shape(batches: Iterable[Minibatch]) -> Iterator[list[Minibatch]]:
     """Batches in their order, with consecutive ones of one shape together."""
-    for _, alike in itertools.groupby(batches, lambda batch: [np.shape(leaf) for leaf in jax.tree.leaves(batch)]):
+    shape = lambda batch: (jax.tree.structure(batch), [np.shape(leaf) for leaf in jax.tree.leaves(batch)])
+    for _, alike in itertools.groupby(batches, shape):
         yield list(alike)
 
 
