@@ -5,6 +5,8 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -130,3 +132,32 @@ def test_processes_and_one_that_is_killed(tmp_path, monkeypatch):
     with concurrent.futures.ProcessPoolExecutor(2, spawn) as pool:
         prepare(iter(TEXTS), tmp_path / "out", executor=pool, **arguments)
     same(tmp_path / "out")
+
+
+def test_a_vocabulary_by_hash_is_never_closed(tmp_path):
+    """Counts by hand: hashes of letters from another process, which has another seed of Python's own hash."""
+    texts = [("a", "cat dog dog"), ("b", "new cat"), ("c", "")]
+    script = "from vijax.data.to_shards import hashed; print(*hashed(['cat', 'dog', 'new'], 5))"
+    env = {**os.environ, "PYTHONHASHSEED": "1"}
+    said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=env).stdout
+    places = dict(zip(["cat", "dog", "new"], map(int, said.split()), strict=True))
+    first, second = tmp_path / "first", tmp_path / "second"
+    settings = TextSettings(stop_words=None)
+    prepare(iter(texts[:1]), first, vocabulary="hash: 5", text=settings)
+    prepare(iter(texts), second, vocabulary="hash:5**1", text=settings, shard_characters=1)
+    expected = np.zeros((3, 5))
+    for row, (_, text) in enumerate(texts):
+        for word in text.split():
+            expected[row, places[word]] += 1
+    assert np.array_equal(read(second).to_scipy().toarray(), expected)
+    assert np.array_equal(read(first).to_scipy().toarray(), expected[:1])
+    names = read(second).vocabulary
+    assert names[places["dog"]] == "dog"
+    assert [name for i, name in enumerate(names) if i not in places.values()] == [
+        f"#{i}" for i in range(5) if i not in places.values()
+    ]
+    one = prepare(iter(texts), tmp_path / "one", vocabulary="hash:1", text=settings)
+    assert read(one).to_scipy().toarray().tolist() == [[3], [2], [0]]
+    for wrong in ("hash:", "hash:0", "hash:2**40", "hash:9**999999999", "hash:2^18"):
+        with pytest.raises(DataError, match=r"vocabulary: expected hash: and a number from 1 to 10,000,000"):
+            prepare(iter(texts), tmp_path / "other", vocabulary=wrong)

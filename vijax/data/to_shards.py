@@ -19,6 +19,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ import numpy as np
 
 from vijax.data.corpora.shards import BEGUN, DONE, pairs_of, record_batches, shard_paths
 from vijax.data.read import DEFAULT_SETTINGS, texts_of
-from vijax.data.reading.checks import Notes, fail
+from vijax.data.reading.checks import MAX_WORDS, Notes, fail
 from vijax.data.reading.files import kind_of, read_lines, read_vocabulary
 from vijax.data.tables.formats import Dialect, Separator
 from vijax.data.texts.text import (
@@ -79,7 +80,10 @@ def prepare(
       separator: the letter between the cells of a csv.
       sheet: the sheet of a spreadsheet.
       text: settings by which text becomes words.
-      vocabulary: words to keep, or a file of them; by default chosen by `text`.
+      vocabulary: words to keep, or a file of them; by default chosen by `text`. "hash:2**18" keeps all words in so many
+        places, a word's being a hash of its letters, the same everywhere and always: for texts to which others will be
+        added, prepared in the same way, whose words nobody knows yet. Words that share a place are one; it is named by
+        the most frequent of a shard, and "#7" where none is.
       executor: anything with the interface of `concurrent.futures.Executor`: processes of this machine
         (`ProcessPoolExecutor`), or of a cluster (Dask's `client.get_executor()`), whose machines must see `out`. None
         works in this process.
@@ -99,11 +103,12 @@ def prepare(
     >>> read(folder).vocabulary
     ('cat', 'dog', 'sat')
     """
-    out, notes, words = Path(out), Notes(), read_vocabulary(vocabulary)
+    out, notes, places = Path(out), Notes(), _places(vocabulary)
+    words = None if places else read_vocabulary(vocabulary)
     where = str(source) if isinstance(source, str | Path) else "source"
     documents: Iterable[tuple[str, str]]
     documents, key = texts_of(source, column, format, Dialect(encoding, separator, sheet=sheet), notes)
-    digest = hashlib.sha256(repr((key, text, words, shard_characters)).encode()).hexdigest()
+    digest = hashlib.sha256(repr((key, text, words or places, shard_characters)).encode()).hexdigest()
     if _is_done(out, digest):
         _clear(out)
         return out
@@ -115,9 +120,10 @@ def prepare(
     if number == 0:
         raise fail(where, "one document or more", "none", "check the path, the file ending and the column")
     if not (out / VOCABULARY).exists():
-        chosen = _chosen(out, number, text) if words is None else words
+        chosen = _named(out, number, places) if places else _chosen(out, number, text) if words is None else words
         write_text(out / VOCABULARY, "".join(f"{word}\n" for word in chosen))
-    run("indexed", index_shard, ((out / f"part-{i:06}.parquet", out / COUNTED.format(i)) for i in range(number)))
+    jobs = ((out / f"part-{i:06}.parquet", out / COUNTED.format(i), places) for i in range(number))
+    run("indexed", index_shard, jobs)
     if len(shard_paths(out)) != number:
         got, remedy = (
             f"{len(shard_paths(out))} of an earlier call",
@@ -145,20 +151,49 @@ def count_shard(target: Path, texts: Sequence[tuple[str, str]], settings: TextSe
     _write(target, (lengths, words, counts), {"title": titles, "text": list(map(snippet, bodies))}, said)
 
 
-def index_shard(target: Path, counted: Path) -> None:
-    """Writes the bags of a counted shard over the vocabulary that lies beside it; other words are left out."""
-    ids = {word: i for i, word in enumerate(read_lines(counted.parent / VOCABULARY))}
-    new_id = np.array([ids.get(word, -1) for word in _summary(counted)[0]], np.int64)
+def index_shard(target: Path, counted: Path, places: int = 0) -> None:
+    """Writes the bags of a counted shard over the vocabulary that lies beside it, without other words; or over so many
+    places by hash."""
+    new_id = _new_ids(counted, places)
     parts: list[tuple[np.ndarray, ...]] = []
     beside: dict[str, list[str]] = {"title": [], "text": []}
     for row, batch in record_batches(counted):
         lengths, old, counts = pairs_of(batch, counted, row)
         kept = new_id[old] >= 0
-        ends = np.concatenate([[0], np.cumsum(kept)])[np.concatenate([[0], np.cumsum(lengths)])]
-        parts.append((np.diff(ends), new_id[old][kept], counts[kept]))
+        document = np.repeat(np.arange(len(lengths)), lengths)[kept]
+        parts.append(_bags(document, new_id[old][kept], counts[kept], len(lengths)))
         for name, strings in beside.items():
             strings.extend(batch.column(name).to_pylist())
     _write(target, tuple(np.concatenate(part) for part in zip(*parts, strict=True)), beside, {})
+
+
+def _new_ids(counted: Path, places: int) -> np.ndarray:
+    """The new id of each word of a counted shard; -1 where it is left out."""
+    words = _summary(counted)[0]
+    if places:
+        return hashed(words, places)
+    ids = {word: i for i, word in enumerate(read_lines(counted.parent / VOCABULARY))}
+    return np.array([ids.get(word, -1) for word in words], np.int64)
+
+
+def hashed(words: Iterable[str], places: int) -> np.ndarray:
+    """The places of words by hash: a function of their letters alone.
+
+    >>> hashed(["cat", "dog", "cat"], 1000).tolist()
+    [939, 465, 939]
+    """
+    hashes = (hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words)
+    return np.array([int.from_bytes(digest, "little") % places for digest in hashes], np.int64)
+
+
+def _bags(document: np.ndarray, words: np.ndarray, counts: np.ndarray, number: int) -> tuple[np.ndarray, ...]:
+    """Bags in which each id stands once, in the order of the ids."""
+    order = np.lexsort((words, document))
+    document, words, counts = document[order], words[order], counts[order].astype(np.int64)
+    is_first = np.ones(len(words), bool)
+    is_first[1:] = (np.diff(document) != 0) | (np.diff(words) != 0)
+    sums = np.add.reduceat(counts, np.flatnonzero(is_first)) if len(words) else counts
+    return np.bincount(document[is_first], minlength=number), words[is_first], sums
 
 
 _analyzer = functools.lru_cache(maxsize=1)(analyzer)  # a worker makes it once
@@ -181,6 +216,21 @@ def _summary(counted: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
     said = require_extra("pyarrow.parquet").read_schema(counted).metadata
     words = said[b"words"].decode().split("\n") if said[b"words"] else []
     return words, np.frombuffer(said[b"in_documents"], np.int64), np.frombuffer(said[b"total"], np.int64)
+
+
+HASH = re.compile(r"hash:\s*(\d{1,8})\s*(?:\*\*\s*(\d{1,2}))?")
+
+
+def _places(vocabulary: Any) -> int:
+    """The number of places of a vocabulary by hash; 0 of another."""
+    if not (isinstance(vocabulary, str) and vocabulary.startswith("hash:")):
+        return 0
+    found = HASH.fullmatch(vocabulary)
+    number = 0 if found is None else int(found[1]) ** int(found[2] or 1)
+    if not 1 <= number <= MAX_WORDS:
+        expected = f"hash: and a number from 1 to {MAX_WORDS:,}"
+        raise fail("vocabulary", expected, repr(vocabulary), "give 'hash:2**18', or a file of words by its path")
+    return number
 
 
 # --- what one process does ----------------------------------------------------------------------------------------
@@ -261,6 +311,17 @@ def _shards(blocks: Iterator[list[tuple[str, str]]], characters: int) -> Iterato
             part, size = [], 0
     if part:
         yield part
+
+
+def _named(out: Path, number: int, places: int) -> list[str]:
+    """A name for each place: the word that is most frequent there, of those of one shard."""
+    names, most = [f"#{i}" for i in range(places)], np.zeros(places, np.int64)
+    for i in range(number):
+        words, _, total = _summary(out / COUNTED.format(i))
+        for word, place, count in zip(words, hashed(words, places), total, strict=True):
+            if count > most[place]:
+                names[place], most[place] = word, count
+    return names
 
 
 def _chosen(out: Path, number: int, settings: TextSettings) -> tuple[str, ...]:
