@@ -23,8 +23,8 @@ from vijax.inference import guides
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.guides import Z
 from vijax.models.energies.density import with_guide
-from vijax.trust import psis
 from vijax.trust.psis import RELIABLE as RELIABLE_KHAT
+from vijax.trust.psis import psis
 from vijax.xla import keys
 
 if TYPE_CHECKING:
