@@ -162,7 +162,7 @@ def test_the_prior_of_the_weights_is_counted_once_a_pass():
     alg = vi.aevb(
         m, estep=vi.estep.amortised(closed_kl=False)
     )  # at the exact encoder nothing depends on the noise of z
-    state, step = alg.init(KEY)._replace(), jax.jit(alg.step)
+    state, step = jax.jit(alg.init)(KEY), jax.jit(alg.step)
     narrow = state.posterior["free"]
     narrow = type(narrow).from_mean_variance(narrow.mean(), 1e-6 * jnp.ones(3))
     state = state._replace(posterior=state.posterior.replace({"free": narrow}))

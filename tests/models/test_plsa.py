@@ -23,13 +23,14 @@ def steps_of(model, data, num_steps):
     with jax.enable_x64(True):
         model = model()
         alg = vi.em(model)
-        state, points, bounds = alg.init(jax.random.key(0), data), [], []
+        state, points, bounds = jax.jit(lambda key: alg.init(key, data))(jax.random.key(0)), [], []
+        modes = jax.jit(lambda posterior: {name: q.mode() for name, q in posterior.items()})
         step = jax.jit(alg.step)
         for _ in range(num_steps):
-            points.append({name: np.asarray(q.mode()) for name, q in state.posterior.items()})
+            points.append(jax.tree.map(np.asarray, modes(state.posterior)))
             state, info = step(jax.random.key(1), state, data)
             bounds.append(float(info.elbo))
-        points.append({name: np.asarray(q.mode()) for name, q in state.posterior.items()})
+        points.append(jax.tree.map(np.asarray, modes(state.posterior)))
         return points, bounds
 
 

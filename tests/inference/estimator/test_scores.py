@@ -82,7 +82,7 @@ def test_a_step_minimises_the_divergence_of_scores():
         q = vi.MultivariateNormal.from_mean_cov(mean, cov)
         rho = weight / (1 + weight)
         said = (jnp.asarray(draws), jnp.asarray(scores), jnp.full(6, rho))
-        message = batch_and_match(6).message(q, said, jnp.zeros(6))
+        message = jax.jit(lambda q: batch_and_match(6).message(q, said, jnp.zeros(6)))(q)
         q = jax.tree.map(lambda a, b: (1 - rho) * a + rho * b, q, message)
         np.testing.assert_allclose(q.mean(), best[:2], atol=1e-4)
         factor = np.array([[np.exp(best[2]), 0.0], [best[3], np.exp(best[4])]])
