@@ -1,6 +1,6 @@
 """LDA at equal CPU time: held-out score against CPU seconds, beside tomotopy's collapsed Gibbs and scikit-learn.
 
-    python benchmarks/quality/equal_time.py [ap news20 imdb] [--topics 100] [--seconds 60] [--limit 20000]
+    python benchmarks/quality/equal_time.py [ap news20 imdb] [--topics 100] [--seconds 60] [--limit 20000] [--seed 1]
 
 Each method has one core and so many CPU seconds, compilation included (time spent on scores is not); eta = alpha = 0.1
 for all, and none of them learns either. Document completion of a held-out tenth, nats per word. Prints a table and
@@ -32,17 +32,21 @@ OURS = {
     "vijax, lazy": {"lazy": True},
     "vijax, lazy, 16 topics a document": {"lazy": True, "active_topics": 16},
 }
-PEERS = {"tomotopy, collapsed Gibbs": "tomotopy", "scikit-learn, online, batches of 256": "sklearn"}
+PEERS = {
+    "tomotopy, collapsed Gibbs": "tomotopy",
+    "tomotopy, mean of 20 samples": "mean",
+    "scikit-learn, online, batches of 256": "sklearn",
+}
 GROWTH = 1.35
 """Of the CPU seconds from one score to the next."""
 
 
 # --- in the peers' environment: needs no vijax ----------------------------------------------------------------------
-def tomotopy_sweeps(counts: Any, topics: int) -> Iterator[Any]:
+def tomotopy_sweeps(counts: Any, topics: int, seed: int) -> Iterator[Any]:
     """The topics after each sweep."""
     import tomotopy
 
-    lda = tomotopy.LDAModel(k=topics, alpha=ALPHA, eta=ETA, seed=1)
+    lda = tomotopy.LDAModel(k=topics, alpha=ALPHA, eta=ETA, seed=seed)
     lda.optim_interval = 0
     for start, end in zip(counts.indptr[:-1], counts.indptr[1:], strict=True):
         lda.add_doc(np.repeat(counts.indices[start:end], counts.data[start:end]).astype(str).tolist())
@@ -54,20 +58,30 @@ def tomotopy_sweeps(counts: Any, topics: int) -> Iterator[Any]:
         yield lambda found=found: _tomotopy_topics(lda, ids, found)
 
 
+def tomotopy_means(counts: Any, topics: int, seed: int) -> Iterator[Any]:
+    """The mean topics of the last 20 samples, ten sweeps apart; of fewer, of those of the later half of the sweeps."""
+    samples: list[np.ndarray] = []
+    for sweep, current in enumerate(tomotopy_sweeps(counts, topics, seed), 1):
+        if sweep % 10 == 0:
+            samples = [*samples[-39:], current().copy()]
+            taken = samples[-min(20, -(-len(samples) // 2)) :]
+            yield lambda taken=taken: np.mean(taken, 0)
+
+
 def _tomotopy_topics(lda: Any, ids: np.ndarray, found: np.ndarray) -> np.ndarray:
     for k in range(len(found)):
         found[k, ids] = lda.get_topic_word_dist(k)
     return found
 
 
-def sklearn_batches(counts: Any, topics: int) -> Iterator[Any]:
+def sklearn_batches(counts: Any, topics: int, seed: int) -> Iterator[Any]:
     """The topics after each batch of online variational Bayes."""
     from sklearn.decomposition import LatentDirichletAllocation
 
     lda = LatentDirichletAllocation(
-        topics, doc_topic_prior=ALPHA, topic_word_prior=ETA, total_samples=counts.shape[0], random_state=1
+        topics, doc_topic_prior=ALPHA, topic_word_prior=ETA, total_samples=counts.shape[0], random_state=seed
     )
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     while True:
         order = rng.permutation(counts.shape[0])
         for i in range(0, len(order), 256):
@@ -75,13 +89,14 @@ def sklearn_batches(counts: Any, topics: int) -> Iterator[Any]:
             yield lambda: lda.components_
 
 
-def peer_worker(name: str, folder: Path, topics: int, seconds: float) -> None:
+def peer_worker(name: str, folder: Path, topics: int, seconds: float, seed: int) -> None:
     """Saves topics at growing CPU seconds, and says which."""
     import scipy.sparse
 
     counts = scipy.sparse.load_npz(folder / "train.npz").tocsr()
     begin, due, aside, i = time.process_time(), 1.0, 0.0, 0
-    for current in {"tomotopy": tomotopy_sweeps, "sklearn": sklearn_batches}[name](counts, topics):
+    sides = {"tomotopy": tomotopy_sweeps, "mean": tomotopy_means, "sklearn": sklearn_batches}
+    for current in sides[name](counts, topics, seed):
         spent = time.process_time() - begin - aside
         if spent >= due:
             np.save(folder / f"{name}-{i}.npy", current())
@@ -92,7 +107,7 @@ def peer_worker(name: str, folder: Path, topics: int, seconds: float) -> None:
 
 
 # --- in vijax's environment -----------------------------------------------------------------------------------------
-def our_worker(name: str, corpus: str, topics: int, seconds: float, limit: int) -> None:
+def our_worker(name: str, corpus: str, topics: int, seconds: float, limit: int, seed: int) -> None:
     """Scores at growing CPU seconds."""
     import jax
     from schedules import corpora
@@ -116,7 +131,7 @@ def our_worker(name: str, corpus: str, topics: int, seconds: float, limit: int) 
             aside, due = aside + time.process_time() - now, spent * GROWTH
         return spent > seconds
 
-    vi.fit(alg, train, key=jax.random.key(0), num_epochs=10_000, batch_size=256, state=state, callbacks=[look])
+    vi.fit(alg, train, key=jax.random.key(seed), num_epochs=10_000, batch_size=256, state=state, callbacks=[look])
 
 
 def lines_of(command: list[str]) -> list[dict[str, Any]]:
@@ -137,6 +152,7 @@ def peer_curve(name: str, corpus: str, a: argparse.Namespace) -> list[dict[str, 
     with tempfile.TemporaryDirectory() as folder:
         scipy.sparse.save_npz(Path(folder) / "train.npz", train.to_scipy())
         worker = ["--worker", PEERS[name], "--folder", folder, "--topics", str(a.topics), "--seconds", str(a.seconds)]
+        worker += ["--seed", str(a.seed)]
         rows = lines_of([str(peers_python()), __file__, *worker])
         for row in rows:
             topics = np.load(Path(folder) / row["file"]).astype(np.float32)
@@ -148,6 +164,7 @@ def peer_curve(name: str, corpus: str, a: argparse.Namespace) -> list[dict[str, 
 def our_curve(name: str, corpus: str, a: argparse.Namespace) -> list[dict[str, Any]]:
     """Ours."""
     limits = ["--topics", str(a.topics), "--seconds", str(a.seconds), "--limit", str(a.limit)]
+    limits += ["--seed", str(a.seed)]
     return lines_of([sys.executable, __file__, corpus, "--worker", name, *limits])
 
 
@@ -180,23 +197,26 @@ def main() -> None:
     p.add_argument("--topics", type=int, default=100)
     p.add_argument("--seconds", type=float, default=60)
     p.add_argument("--limit", type=int, default=20_000)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--methods", nargs="*", default=[*OURS, *PEERS])
     p.add_argument("--worker", help=argparse.SUPPRESS)
     p.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.worker in OURS:
-        return our_worker(a.worker, a.corpora[0], a.topics, a.seconds, a.limit)
+        return our_worker(a.worker, a.corpora[0], a.topics, a.seconds, a.limit, a.seed)
     if a.worker:
-        return peer_worker(a.worker, a.folder, a.topics, a.seconds)
+        return peer_worker(a.worker, a.folder, a.topics, a.seconds, a.seed)
     curves: dict[str, dict[str, Any]] = {}
     for corpus in a.corpora:
-        curves[corpus] = {name: our_curve(name, corpus, a) for name in OURS}
-        curves[corpus] |= {name: peer_curve(name, corpus, a) for name in PEERS}
+        curves[corpus] = {name: our_curve(name, corpus, a) for name in OURS if name in a.methods}
+        curves[corpus] |= {name: peer_curve(name, corpus, a) for name in PEERS if name in a.methods}
         times = [s for s in (5, 10, 20, 40, 60, 120, 300) if s <= a.seconds * 1.2]
         print(f"\n{corpus}, K = {a.topics}\n\n| CPU seconds | {' | '.join(map(str, times))} |")
         print("|---" * (len(times) + 1) + "|")
         for name, rows in curves[corpus].items():
             print(f"| {name} | {' | '.join(at(rows, s) for s in times)} |", flush=True)
-    draw(curves)
+    if not set(OURS | PEERS) - set(a.methods):
+        draw(curves)
 
 
 if __name__ == "__main__":

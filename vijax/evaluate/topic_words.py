@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 from vijax.checks import require, require_integers
 from vijax.evaluate.score import Coherence, documents_with
@@ -27,7 +26,7 @@ def frex(topics: Any, weight: float = 0.5) -> Float[np.ndarray, "K V"]:
     """
     require(0 <= weight <= 1, "weight", "from 0 to 1", weight)
     topics = np.asarray(check_topics(topics), np.float64)
-    share = lambda x: rankdata(x, method="max", axis=1) / x.shape[1]
+    share = lambda x: np.array([np.searchsorted(np.sort(row), row, "right") for row in x]) / x.shape[1]
     exclusive = topics / np.maximum(topics.sum(0, keepdims=True), 1e-300)
     return 1.0 / (weight / share(exclusive) + (1.0 - weight) / share(topics))
 
