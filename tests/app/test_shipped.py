@@ -126,6 +126,11 @@ def test_a_formula_is_proposed(tmp_path, monkeypatch):
     assert config.model.formula == "`Preis (T€)` ~ `Fläche (m²)` + Lage + (1 | Ort)"
     data = load_data(config)  # with a response in held-out rows too
     assert len(data.train.y) + len(data.test.y) == 40
+    config = load_config("p_glmm.toml", ['model.priors=["1|Ort_sigma: half_normal 2"]'])
+    assert config.listing.build(config.model, data).priors["1|Ort_sigma"] == ("half_normal", 2.0)
+    config = load_config("p_glmm.toml", ['model.priors=["Ort_sigma: half_normal 2"]'])
+    with pytest.raises(ConfigError, match=r"model\.priors: expected one of \['Intercept', "):
+        config.listing.build(config.model, data)
 
 
 def test_groups_and_missing_entries_are_for_models_that_have_them(table):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -31,6 +31,10 @@ Settings = model_section(
     without=("table", "priors", "weights"),
     formula=(str, setting("y ~ x", "the formula: response ~ terms, group effects as in (x | g)")),
     weights=(str | None, setting(None, "column of weights: a row of weight 2 counts as two rows")),
+    priors=(
+        tuple[str, ...],
+        setting((), 'priors in place of the usual ones, as ["x: normal 0 1", "1|g_sigma: half_normal 2"]'),
+    ),
     num_draws=setting(1000, "draws of the posterior for tables, predictions and scores"),
 )
 MOST_SHOWN = 40
@@ -185,7 +189,30 @@ class _ByIdentity:
 
 @functools.lru_cache(maxsize=2)
 def _remembered(settings: Any, of: _ByIdentity, dtype: Any) -> Glmm:
-    return glmm(settings.formula, dict(of.frame.found), weights=settings.weights, **given(settings))
+    priors, found = _priors(settings.priors), dict(of.frame.found)
+    try:
+        return glmm(settings.formula, found, weights=settings.weights, priors=priors, **given(settings))
+    except ValueError as error:
+        if not str(error).startswith("priors: "):
+            raise
+        raise ConfigError(f"model.{error}") from error
+
+
+def _priors(lines: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """Priors by name, from lines such as "x: normal 0 1". Names may have colons, as those of interactions have.
+
+    >>> _priors(["x:z: normal 0 1"])
+    {'x:z': ('normal', 0.0, 1.0)}
+    """
+    found = {}
+    for line in lines:
+        name, _, law = line.rpartition(":")
+        try:
+            kind, *numbers = law.split()
+            found[name.strip()] = (kind, *map(float, numbers))
+        except ValueError as error:
+            raise ConfigError(f'model.priors: expected lines such as "x: normal 0 1", got {line!r}') from error
+    return found
 
 
 def arrange(frame: Frame, settings: Any) -> dict[str, np.ndarray]:
