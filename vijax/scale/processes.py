@@ -16,7 +16,7 @@ from jax.experimental import multihost_utils
 
 from vijax.checks import require
 
-HEARTBEAT_S = 60
+HEARTBEAT_S = 40
 """Seconds without a sign of life after which JAX itself ends all processes; those who have a watch know before."""
 
 

@@ -205,7 +205,7 @@ class Team(Alone):
         """Waits before this process is ended by native code, until it is known who is lost."""
         if self._watch is not None:
             self._watch.wait()
-        remedy = "start all of them again" if self._watch is None else self._remedy(self._watch.folder.parent)
+        remedy = "Start all of them again" if self._watch is None else self._remedy(self._watch.folder.parent)
         say_at_once(f"vijax: another process is lost. {remedy}")
         os._exit(LOST)
 
