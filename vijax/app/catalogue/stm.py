@@ -35,7 +35,7 @@ NUM_WORDS = 8
 """Words of a topic that are named by group."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Described(Corpus):
     """Documents with the columns beside their text."""
 
