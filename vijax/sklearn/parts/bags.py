@@ -35,6 +35,7 @@ class Bags:
     indptr: np.ndarray
     indices: np.ndarray
     counts: np.ndarray
+    covariates: None = None  # which `vijax.data.Minibatches` reads too
 
     @property
     def num_documents(self) -> int:

@@ -1,0 +1,184 @@
+"""Hierarchical Poisson factorisation beside hpfrec, ALS of `implicit` and popularity: hidden items found, CPU time.
+
+    python benchmarks/hpf.py compare --others ../others/bin/python    # 15 minutes of CPU
+    python benchmarks/hpf.py scale                                    # a minute, synthetic ratings
+
+The other Python has hpfrec and implicit. Sets: `ap` and 3,000 posts of `news20` (VIJAX_DATA), and 3,000 docstrings of
+installed packages: documents are users, their words items. A fifth of each document's words is hidden
+(`vijax.evaluate.hide`), and found by ranking all words that it is not known to have. Three seeds, of what is hidden and of
+the start. K = 50, one thread. ALS: the best of four settings (alpha 1 or 10, regularisation .01 or 10) by a further
+tenth that is hidden from training; its time is one fit.
+Prints the rows of benchmarks/results_hpf.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import scipy.sparse as sp
+
+import vijax as vi
+from vijax.evaluate import hide, ranking
+
+K, SEEDS = 50, 3
+Factors = tuple[np.ndarray, np.ndarray]
+
+HPFREC = """
+import sys, time, numpy as np, scipy.sparse as sp, pandas as pd, hpfrec
+folder, K, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+X = sp.load_npz(folder + "/in.npz").tocoo()
+table = pd.DataFrame({"UserId": X.row, "ItemId": X.col, "Count": X.data.astype("float32")})
+settings = dict(k=K, random_seed=seed, ncores=1, reindex=False, verbose=False, keep_all_objs=False, use_float=True)
+model = hpfrec.HPF(stop_crit="maxiter", maxiter=100, check_every=100, produce_dicts=False, **settings)
+begun = time.process_time()
+model.fit(table)
+np.savez(folder + "/out.npz", users=model.Theta, items=model.Beta, seconds=time.process_time() - begun)
+"""
+ALS = """
+import sys, time, numpy as np, scipy.sparse as sp
+from implicit.als import AlternatingLeastSquares
+folder, K, seed, alpha, reg = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5])
+X = sp.load_npz(folder + "/in.npz").astype("float32").tocsr()
+X.data[:] = 1
+model = AlternatingLeastSquares(K, regularization=reg, alpha=alpha, iterations=15, num_threads=1, random_state=seed)
+begun = time.process_time()
+model.fit(X, show_progress=False)
+found = dict(users=model.user_factors, items=model.item_factors)
+np.savez(folder + "/out.npz", seconds=time.process_time() - begun, **found)
+"""
+
+
+def data(name: str) -> sp.csr_array:
+    """Documents by words, those with five different words or more."""
+    corpus = vi.data.read("docstrings") if name == "docstrings" else vi.data.load_bag_of_words(name)
+    counts = sp.csr_array(corpus.to_scipy())
+    counts = counts[np.flatnonzero(np.diff(counts.indptr) >= 5)]
+    return counts[np.random.default_rng(0).permutation(counts.shape[0])[:3000]]
+
+
+def ours(feedback: str, minibatches: bool) -> Callable[[Any, int], tuple[Factors, float]]:
+    """100 sweeps of all users, or 20 passes in batches of 500; the time includes a program that is compiled."""
+
+    def run(kept: Any, seed: int) -> tuple[Factors, float]:
+        model = vi.models.hpf(K, kept.shape[1], feedback=feedback)
+        how = {"batch_size": 500, "num_epochs": 20} if minibatches else {"num_steps": 100}
+        begun = time.process_time()
+        fit = vi.fit((vi.svi if minibatches else vi.cavi)(model), kept, key=jax.random.key(seed), **how)
+        users = fit.predict(kept)
+        return (users, np.asarray(fit.posterior["items"].mean())), time.process_time() - begun
+
+    return run
+
+
+def theirs(python: str, script: str, *settings: float) -> Callable[[Any, int], tuple[Factors, float]]:
+    """A fit by another package, in its own Python."""
+
+    def run(kept: Any, seed: int) -> tuple[Factors, float]:
+        one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        with tempfile.TemporaryDirectory() as folder:
+            sp.save_npz(Path(folder) / "in.npz", sp.csr_matrix(kept))
+            arguments = [folder, str(K), str(seed + 1), *map(str, settings)]
+            clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            subprocess.run(
+                [python, "-c", script, *arguments], check=True, env={**clean, **one}, stdout=subprocess.DEVNULL
+            )
+            found = np.load(Path(folder) / "out.npz")
+            return (found["users"], found["items"]), float(found["seconds"])
+
+    return run
+
+
+def best_als(python: str) -> Callable[[Any, int], tuple[Factors, float]]:
+    """ALS at the settings that rank best what is hidden from a part of the training data."""
+
+    def run(kept: Any, seed: int) -> tuple[Factors, float]:
+        less, more = hide(kept, 0.1, seed=seed + 100)
+        settings = [(alpha, reg) for alpha in (1.0, 10.0) for reg in (0.01, 10.0)]
+        score = lambda setting: ranking(*theirs(python, ALS, *setting)(less, seed)[0], less, more).mean
+        chosen = max(settings, key=score)
+        print(f"  ALS: alpha {chosen[0]:g}, regularisation {chosen[1]:g}", file=sys.stderr)
+        return theirs(python, ALS, *chosen)(kept, seed)
+
+    return run
+
+
+def popularity(kept: Any, seed: int) -> tuple[Factors, float]:
+    taken = np.asarray((kept > 0).sum(axis=0), float).reshape(-1, 1)
+    return (np.ones((kept.shape[0], 1)), taken), 0.0
+
+
+def compare(names: list[str], python: str | None) -> None:
+    ways: dict[str, Any] = {"popularity": popularity}
+    for feedback in ("implicit", "counts"):
+        ways[f"`cavi`, {feedback}"] = ours(feedback, False)
+    ways["`svi`, implicit"] = ours("implicit", True)
+    if python is not None:
+        ways |= {"hpfrec": theirs(python, HPFREC), "implicit, ALS": best_als(python)}
+    print("| set | users x items | ratings | by | NDCG@20 | recall@20 | CPU s |\n|---|---|---|---|---|---|---|")
+    for name in names:
+        counts = data(name)
+        parts = [hide(counts, 0.2, seed) for seed in range(SEEDS)]
+        size = f"{counts.shape[0]:,} x {counts.shape[1]:,} | {counts.nnz:,}"
+        for way, run in ways.items():
+            found = []
+            for seed, (kept, hidden) in enumerate(parts):
+                factors, seconds = run(kept, seed)
+                score = ranking(*factors, kept, hidden)
+                found.append((score.mean, score.recall, seconds))
+            (ndcg, recall, seconds), (spread, other, _) = np.mean(found, 0), np.std(found, 0, ddof=1)
+            scores = f"{ndcg:.4f} ± {spread:.4f} | {recall:.4f} ± {other:.4f}"
+            print(f"| {name} | {size} | {way} | {scores} | {seconds:.1f} |", flush=True)
+
+
+def synthetic(num_ratings: int, num_items: int = 10_000, seed: int = 0) -> sp.csr_array:
+    """Users of twenty tastes, items of Zipf's law within each, 29 ratings a user on average before they are merged."""
+    rng = np.random.default_rng(seed)
+    users = num_ratings * 10 // 286
+    popular, kind = 1 / (np.arange(num_items) + 10.0), rng.integers(0, 20, num_items)
+    rows = np.repeat(np.arange(users), np.minimum(rng.lognormal(2.8, 1.05, users).astype(int) + 1, 2000))
+    bounds = rng.dirichlet(np.full(20, 0.2), users).cumsum(1)[rows]
+    taste, columns = (bounds < rng.random(len(rows))[:, None]).sum(1).clip(0, 19), np.zeros(len(rows), int)
+    for k in range(20):
+        own, mine = np.flatnonzero(kind == k), taste == k
+        columns[mine] = rng.choice(own, mine.sum(), p=popular[own] / popular[own].sum())
+    return sp.csr_array(sp.coo_array((np.ones(len(rows), int), (rows, columns)), (users, num_items)))
+
+
+def scale() -> None:
+    print("| ratings | users | CPU s a pass | a step, ms | NDCG@20, passes | memory, GB |\n|---|---|---|---|---|---|")
+    for number in (200_000, 500_000, 2_000_000):
+        kept, hidden = hide(synthetic(number), 0.1)
+        corpus, model, key = vi.data.read(kept), vi.models.hpf(K, kept.shape[1], feedback="implicit"), jax.random.key(0)
+        fit = vi.fit(vi.svi(model), corpus, num_steps=2, batch_size=1000, key=key)  # compiles
+        for passes in (2, 10):
+            begun = time.process_time()
+            fit = vi.fit(vi.svi(model), corpus, num_epochs=passes, batch_size=1000, key=key)
+            seconds = time.process_time() - begun
+            items, some = np.asarray(fit.posterior["items"].mean()), slice(0, 5000)
+            score = ranking(fit.predict(kept[some]), items, kept[some], hidden[some])
+            steps, peak = len(fit.trace["elbo"]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            size, pace = f"{kept.nnz:,} | {kept.shape[0]:,}", f"{seconds / passes:.2f} | {1e3 * seconds / steps:.0f}"
+            print(f"| {size} | {pace} | {score.mean:.3f}, {passes} | {peak:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["compare", "scale"])
+    parser.add_argument("--sets", nargs="*", default=["ap", "news20", "docstrings"])
+    parser.add_argument("--others", help="a Python in which hpfrec and implicit are installed")
+    given = parser.parse_args()
+    if given.what == "scale":
+        scale()
+    else:
+        compare(given.sets, given.others)
