@@ -56,7 +56,7 @@ def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]
     """
     fallback = tree.mix(jnp.minimum(rho, 1.0), q, prior)
     ok = tree.apply(_inside_or_not_finite, proposal.in_domain(), proposal)
-    retractions = jnp.sum(jnp.array([jnp.sum(~mask) for mask in tree.parameters(ok)]))
+    retractions = jnp.sum(jnp.array([jnp.sum(~mask) for mask in tree.parameters(ok)]), dtype=jnp.int32)
     return Retracted(tree.apply(jnp.where, ok, proposal, fallback), retractions)
 
 
