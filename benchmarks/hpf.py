@@ -5,9 +5,9 @@
 
 The other Python has hpfrec and implicit. Sets: `ap` and 3,000 posts of `news20` (VIJAX_DATA), and 3,000 docstrings of
 installed packages: documents are users, their words items. A fifth of each document's words is hidden
-(`vijax.evaluate.hide`), and found by ranking all words that it is not known to have. Three seeds, of what is hidden and of
-the start. K = 50, one thread. ALS: the best of four settings (alpha 1 or 10, regularisation .01 or 10) by a further
-tenth that is hidden from training; its time is one fit.
+(`vijax.evaluate.hide`), and found by ranking all words that it is not known to have. Three seeds, of what is
+hidden and of the start. K = 50, one thread. ALS: the best of four settings (alpha 1 or 10, regularisation .01 or 10) by
+a further tenth that is hidden from training; its time is one fit.
 Prints the rows of benchmarks/results_hpf.md.
 """
 

@@ -128,6 +128,7 @@ CASES = {
         ],
     ),
     "lda": (lambda: MODELS.lda(2, 3), ROWS),
+    "hpf": (lambda: MODELS.hpf(2, 3), ROWS),
     "ctm": (lambda: MODELS.ctm(2, 3), ROWS),
     "simple_mixture": (lambda: MODELS.simple_mixture(2, 3), ROWS),
     "plsa": (lambda: MODELS.plsa(2, 20, 3), lambda as_: MODELS.plsa_entries(as_(PIXELS))),
@@ -157,7 +158,7 @@ NO_MODELS = {
     "plsa_entries",
     "population",
 }
-NO_MODELS |= {"rates_matrix", "response"}
+NO_MODELS |= {"rates_matrix", "response", "recommend", "new_items"}
 
 
 def types_of(data):

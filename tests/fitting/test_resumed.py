@@ -225,7 +225,7 @@ OTHERS = {
     "ctm": "its E-step samples: the bound is an estimate",
     "factorial_hmm": "coupled chains have several optima, of which those remembered may be better",
     "gp": "refused", "glm": "refused", "logistic_regression": "refused", "vae": "points", "svae": "points",
-    "plsa": "made for given rows", "stochastic_block_model": "one graph",
+    "hpf": "refused", "plsa": "made for given rows", "stochastic_block_model": "one graph",
 }  # fmt: skip
 
 
@@ -242,7 +242,12 @@ def test_every_ready_model_has_a_row_or_a_reason():
         "population",
         "rates_matrix",
     }
-    assert READY.keys() | OTHERS.keys() == set(vi.models.__all__) - no_models - {"response", "as_potentials"}
+    assert READY.keys() | OTHERS.keys() == set(vi.models.__all__) - no_models - {
+        "response",
+        "as_potentials",
+        "recommend",
+        "new_items",
+    }
 
 
 @pytest.mark.parametrize("name", READY)

@@ -68,6 +68,7 @@ CASES = {  # model, algorithm, data, sizes or None, shape of a draw by sizes, sh
     "simple_mixture": (lambda: vi.models.simple_mixture(2, 5), vi.cavi, COUNTS, [9, 4], (2, 5), (8, 5)),
     "plsa": (lambda: vi.models.plsa(2, 8, 5), vi.map, ENTRIES, [3] * 8, (8, 5), (8, 5)),
     "gap_nmf": (lambda: vi.models.gap_nmf(5, 2), vi.cavi, COUNTS, 3, (3, 5), (8, 5)),
+    "hpf": (lambda: vi.models.hpf(2, 5), vi.cavi, COUNTS, 3, (3, 5), (8, 5)),
     "factor_analysis": (lambda: vi.models.factor_analysis(2, 1), vi.cavi, ROWS, 3, (3, 2), (8, 2)),
     "ard_regression": (lambda: vi.models.ard_regression(2), vi.cavi, (ROWS, LABELS), ROWS[:3], (3,), (8,)),
     "hierarchical_linear_regression": (lambda: regression(2), vi.cavi, GROUPS, None, (3, 3), (3, 3)),
@@ -102,7 +103,7 @@ NO_MODELS = {
     "population",
     "rates_matrix",
 }
-NO_MODELS |= {"response", "as_potentials"}
+NO_MODELS |= {"response", "as_potentials", "recommend", "new_items"}
 
 
 def test_every_model_has_a_case():

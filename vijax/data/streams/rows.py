@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from vijax.data.corpora.shards import REMEDY, WHOLE, shard_paths
 from vijax.data.reading.checks import fail, listed, nearest
-from vijax.data.reading.files import check_regular, kind_of, parsing
+from vijax.data.streams.store import from_parquet, parquet_files
 from vijax.extras import require_extra
 
 HELD = 1 << 28
@@ -44,8 +42,7 @@ class Rows:
     def read(self, block: Block) -> PyTree:
         """The arrays of a block."""
         names = list(dict.fromkeys(jax.tree.leaves(self.columns)))
-        with opened(block.file) as file:
-            found = file.read_row_group(block.number, columns=names)
+        found = from_parquet(block.file, lambda file: file.read_row_group(block.number, columns=names))
         arrays = {name: _array(found.column(name), f"{block.file}, column {name!r}") for name in names}
         matrix = lambda names: np.stack([arrays[name] for name in names], 1) if _is_list(names) else arrays[names]
         return jax.tree.map(matrix, self.columns, is_leaf=_is_list)
@@ -53,9 +50,9 @@ class Rows:
     def contents(self) -> Iterator[np.ndarray]:
         """Arrays that identify the table: what the files say of their row groups."""
         said = [repr(self.columns)]
-        for block in self.blocks:
-            with opened(block.file) as file:
-                said.append(repr(file.metadata.row_group(block.number).to_dict()))
+        of_file = lambda file: [file.metadata.row_group(i).to_dict() for i in range(file.metadata.num_row_groups)]
+        for name in dict.fromkeys(block.file for block in self.blocks):
+            said.append(repr(from_parquet(name, of_file)))
         yield np.frombuffer("\n".join(said).encode(), np.uint8)
 
 
@@ -63,7 +60,7 @@ class Rows:
 class Block:
     """A row group of a Parquet file: its rows are first, ..., first + count - 1 of the table."""
 
-    file: Path
+    file: str
     number: int
     first: int
     count: int
@@ -80,7 +77,8 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
     a pass over n times as many bytes reads the files n times. What fits is read once.
 
     Args:
-      source: a Parquet file, or a folder of them in the order of their names.
+      source: a Parquet file, or a folder of them in the order of their names; also an address that fsspec knows, such
+        as s3://bucket/folder. A store that does not answer, or with less than was asked, is asked again three times.
       columns: names of columns, in the structure of the data that a model reads: ["a", "b"] is a matrix of two columns,
         "y" a vector, and (["a", "b"], "y") a pair of these. A column of lists of one length is a matrix. None takes all
         columns as a matrix, in the order of the first file.
@@ -98,31 +96,26 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
     (2, (array([[1., 3.],
            [2., 4.]]), array([0, 1])))
     """
-    path = Path(source).expanduser()
-    if kind_of(path) == "none" or not shard_paths(path):
-        raise fail(path, "a Parquet file, or a folder of them", "none", "check the path")
+    if not (files := parquet_files(source)):
+        raise fail(source, "a Parquet file, or a folder of them", "none", "check the path")
     blocks: list[Block] = []
-    for file in shard_paths(path):
-        check_regular(file)
-        with opened(file) as read:
-            known, metadata = read.schema_arrow.names, read.metadata
-            columns = known if columns is None else columns
-            if missing := sorted(set(jax.tree.leaves(columns)) - set(known)):
-                raise fail(file, f"the columns {listed(missing)}", "none", nearest(missing[0], known))
-            for number in range(metadata.num_row_groups):
-                first = blocks[-1].first + blocks[-1].count if blocks else 0
-                if count := metadata.row_group(number).num_rows:
-                    blocks.append(Block(file, number, first, count))
+    for file in files:
+        known, counts = from_parquet(file, _head)
+        columns = known if columns is None else columns
+        if missing := sorted(set(jax.tree.leaves(columns)) - set(known)):
+            raise fail(file, f"the columns {listed(missing)}", "none", nearest(missing[0], known))
+        for number, count in enumerate(counts):
+            first = blocks[-1].first + blocks[-1].count if blocks else 0
+            if count:
+                blocks.append(Block(file, number, first, count))
     if not blocks:
-        raise fail(path, "one row or more", "none", "check where the rows come from")
+        raise fail(source, "one row or more", "none", "check where the rows come from")
     return Rows(columns, tuple(blocks), held_bytes)
 
 
-@contextlib.contextmanager
-def opened(file: Path) -> Iterator[Any]:
-    """A Parquet file, open for reading."""
-    with parsing(file, WHOLE, REMEDY), require_extra("pyarrow.parquet").ParquetFile(file) as found:
-        yield found
+def _head(file: Any) -> tuple[list[str], list[int]]:
+    """The columns of a file, and the rows of each row group."""
+    return file.schema_arrow.names, [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
 
 
 def _is_list(x: Any) -> bool:

@@ -27,17 +27,18 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.arguments import Positive, Size, checked
-from vijax.checks import require
+from vijax.checks import require, require_integers
 from vijax.constrain import real
 from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments
 from vijax.contract.estep import repeat_by_document
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
-from vijax.contract.queries import answers
+from vijax.contract.queries import Generative, answers, is_size
 from vijax.data import document_batches, in_order, read
 from vijax.evaluate.ranking import Ranking, hide, ranked, ranking
 from vijax.families import Gamma, Product
 from vijax.families.base import as_float
 from vijax.families.numeric import special
+from vijax.families.scalar.poisson import poisson_values
 from vijax.inference import estep as esteps
 from vijax.inference.estep.mixed_membership import MeanField
 from vijax.xla import keys
@@ -123,7 +124,9 @@ def hpf(
         locals=OfLocals(functools.partial(_cold, shape[1]), solved_by=MeanField, is_linear=True),
         form=DataForm(documents=OfDocuments(shape[0])),
         queries=answers(
-            score=functools.partial(_score, clipped, estep), predict=functools.partial(_weights, clipped, estep)
+            _generative(shape, clipped),
+            score=functools.partial(_score, clipped, estep),
+            predict=functools.partial(_weights, clipped, estep),
         ),
     )
 
@@ -283,6 +286,37 @@ def _scaled_exp(x: Float[Array, "D K"]) -> tuple[Float[Array, "D K"], Float[Arra
     """exp(x) over its largest entry of each row, and the logarithm of this entry."""
     largest = jnp.max(x, axis=1, keepdims=True)
     return jnp.exp(x - largest), largest
+
+
+# --- draws ------------------------------------------------------------------------------------------------------------
+def _generative(shape: tuple[int, int], clipped: bool) -> Generative:
+    """Users by items, drawn for a number of users or for those of given rows."""
+    num_items, num_components = shape
+
+    def layout(like: Any) -> Array:
+        if is_size(like):
+            require_integers(like=int(like))
+            return jnp.zeros(int(like))
+        corpus = read(like)
+        require(corpus.vocab_size == num_items, "like", f"users of {num_items} items", corpus.vocab_size)
+        return jnp.zeros(corpus.num_documents)
+
+    def local(hyper: Any, values: Any, users: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        key, key_rates = jax.random.split(key)
+        prior = _gamma(hyper["user_shape"], hyper["user_shape"] / hyper["user_rate"], users.shape)
+        rates = prior.sample(key_rates)
+        return {
+            "weights": _gamma(hyper["a"], rates[:, None], (*users.shape, num_components)).sample(key),
+            "rates": rates,
+        }
+
+    def data(hyper: Any, values: Any, local: Any, users: Array, key: PRNGKeyArray) -> Float[Array, "users V"]:
+        rates = jnp.matmul(local["weights"], values["items"].T, precision="highest")
+        counts = poisson_values(key, rates).astype(rates.dtype)
+        return jnp.minimum(counts, 1.0) if clipped else counts
+
+    taken = lambda users, rows: jnp.asarray(read(rows).to_scipy().toarray(), users.dtype)
+    return Generative(layout, data, local, taken)
 
 
 # --- what is asked of a fit -------------------------------------------------------------------------------------------
