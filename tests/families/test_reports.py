@@ -15,6 +15,7 @@ from vijax.families.laws import GammaLaw, InverseGammaLaw, Law, StudentLaw
 CASES = {case.name: case for case in FAMILIES if not case.extreme}
 P = np.array([0.001, 0.025, 0.3, 0.5, 0.9, 0.975])
 WITHOUT_LAWS = (
+    "matrix_normal_wishart",
     "categorical",
     "markov_chain",
     "wishart",
