@@ -8,6 +8,7 @@ from scipy import special
 from scipy.optimize import linear_sum_assignment
 
 import vijax as vi
+from tests.programs import compiled
 from vijax.data import Corpus
 from vijax.families import DirichletStats, MatrixNormalWishartStats
 from vijax.families.scalar.beta import BetaStats
@@ -139,6 +140,9 @@ def test_with_an_intercept_alone_it_is_ctm():
     assert a.score(ours.data, key=jax.random.key(1)).mean == pytest.approx(
         b.score(CORPUS, key=jax.random.key(1)).mean, abs=0.03
     )
+    before = compiled()
+    a.score(ours.data, key=jax.random.key(1))
+    assert compiled() == before
 
 
 def test_effects_are_regressions_of_drawn_shares():

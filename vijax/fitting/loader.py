@@ -16,7 +16,7 @@ from vijax.contract.batch import Minibatch, one_group
 from vijax.contract.intake import check_finite, check_lengths, check_numbers
 from vijax.contract.model import Model
 from vijax.data.minibatch import Share
-from vijax.data.streams.parts import order_of_parts
+from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
 from vijax.data.streams.rows import Rows
 from vijax.data.streams.stream import stream_loader
@@ -103,10 +103,9 @@ class ArrayLoader:
         return np.random.default_rng(seed).permutation(self.num_groups)
 
     def _batch(self, order: np.ndarray, i: int) -> Minibatch:
-        least, more = divmod(self.num_groups, self.steps_per_epoch)  # number of batches with one group more
-        first = i * least + min(i, more)
-        rows = order[first : first + least + (i < more)]
-        slots = self.batch_size if self.steps_per_epoch == 1 else least + (more > 0)
+        first, stop = part_of_pass(self.num_groups, self.steps_per_epoch, i)
+        rows = order[first:stop]
+        slots = self.batch_size if self.steps_per_epoch == 1 else -(-self.num_groups // self.steps_per_epoch)
         rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups)
         rows = rows if self.share is None else self.share.of(rows, self.num_groups)
         weights = (rows < self.num_groups).astype(np.float32)

@@ -54,13 +54,9 @@ class RowLoader:
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `vijax.fitting.loader.Loader`."""
-        row_bytes = self._row_bytes
-        whole = None
-        if row_bytes * self.num_groups <= self.table.held_bytes:
-            whole = self._gathered(np.arange(self.num_groups))
-            ahead = self.steps_per_epoch
-        else:  # numbers of rows and their order are held too
-            ahead = max(1, self.table.held_bytes // ((row_bytes + 32) * self.batch_size))
+        whole, ahead = self._whole, self.steps_per_epoch
+        if whole is None:  # numbers of rows and their order are held too
+            ahead = max(1, self.table.held_bytes // ((self._row_bytes + 32) * self.batch_size))
         while start < stop:
             epoch, place = divmod(start, self.steps_per_epoch)
             count = min(ahead, stop - start, self.steps_per_epoch - place)
@@ -97,6 +93,12 @@ class RowLoader:
                 jax.tree.map(_put(places, rows[places] - block.first), held, arrays)
             begin = int(end)
         return held
+
+    @functools.cached_property
+    def _whole(self) -> PyTree:
+        """All rows, read once; None where they may not be held."""
+        fits = self._row_bytes * self.num_groups <= self.table.held_bytes
+        return self._gathered(np.arange(self.num_groups)) if fits else None
 
     @functools.cached_property
     def _row_bytes(self) -> int:

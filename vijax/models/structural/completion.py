@@ -13,7 +13,6 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from vijax.contract.batch import Minibatch
 from vijax.data import Corpus, document_batches, in_order
 from vijax.evaluate.score import Score
-from vijax.xla.compiler import step_jit
 
 
 def completed(
@@ -26,7 +25,7 @@ def completed(
     """The score of the second halves of documents, as of `vijax.evaluate.document_completion`.
 
     Args:
-      shares: batch, key -> expected shares of its documents, an array for each length.
+      shares: batch, key -> expected shares of its documents, an array for each length; compiled already.
       words: probabilities of words by group and topic.
       corpus: documents with their covariates.
       groups: the group of each document; None: there is one.
@@ -36,9 +35,9 @@ def completed(
     long, groups = corpus[rows], None if groups is None else groups[rows]
     key_halves, key_shares = jax.random.split(key)
     first, second = halves(long, np.random.default_rng(np.asarray(jax.random.key_data(key_halves))))
-    infer, found, places = step_jit(shares), [], []
+    found, places = [], []
     for i, (batch, order) in enumerate(document_batches(first, 1024)):
-        found += [np.asarray(x) for x in infer(batch, jax.random.fold_in(key_shares, i))]
+        found += [np.asarray(x) for x in shares(batch, jax.random.fold_in(key_shares, i))]
         places.append(order)
     theta = in_order(np.concatenate(found), np.concatenate(places))
     document = np.repeat(np.arange(len(long)), second.lengths)

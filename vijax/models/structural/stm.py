@@ -51,6 +51,7 @@ from vijax.predict.questions import inferred_of_documents
 from vijax.topics.anchors import Anchored, anchor_words
 from vijax.topics.summary import typical_rows
 from vijax.xla.by_value import by_value
+from vijax.xla.compiler import step_jit
 
 OWN = 2.0, 8.0
 """Prior of the share of a group's own words in a topic: a fifth, worth ten words."""
@@ -387,15 +388,16 @@ def _anchored_counts(anchored: Anchored, batch: Minibatch) -> Float[Array, "K V"
 def _score(sizes: _Sizes, bound: Any, estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: Any) -> Any:
     """Document completion with the prior of each document by its covariates."""
     stats = {name: _law_of(estimate).expected_stats() for name, estimate in estimates.items()}
-
-    def shares(batch: Minibatch, key: PRNGKeyArray) -> list[Array]:
-        return shares_of_bound(stats, bound(hyper, stats, batch, key, estep), key)
-
-    def shares_of_bound(stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
-        return [expected_shares(stats["logits"], local, key) for local in said.local]
-
+    shares = functools.partial(_shares, bound, estep, hyper, stats)
     groups = None if not sizes.groups else np.asarray(data.covariates)[:, -1].astype(int)
     return completed(shares, np.asarray(_words(sizes.groups, estimates)), data, groups, key)
+
+
+@functools.partial(step_jit, static_argnums=(0, 1))
+def _shares(bound: Any, estep: Any, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray) -> list[Array]:
+    """Expected shares of documents."""
+    said = bound(hyper, stats, batch, key, estep)
+    return [expected_shares(stats["logits"], local, key) for local in said.local]
 
 
 def _law_of(estimate: Any) -> Any:
