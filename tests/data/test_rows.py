@@ -84,10 +84,13 @@ def test_blocks_are_read_once_for_all_steps_whose_rows_are_held(folder, monkeypa
     for held, windows in ((3600, 10), (4000, 1)):  # 36 bytes a row with its places; two batches of 50, or all rows
         reads.clear()
         table = vi.data.rows(folder, "a", held_bytes=held)
-        list(as_loader(table, MEAN, 50, seed=5).batches(0, 20))
+        loader = as_loader(table, MEAN, 50, seed=5)
+        list(loader.batches(0, 20))
         blocks = len(table.blocks)
         assert blocks == 2 * 11 + 6
         assert 0.9 * windows * blocks <= len(reads) <= windows * blocks + 1
+    list(loader.batches(0, 1))  # all rows are held: nothing is read again
+    assert len(reads) <= blocks + 1
 
 
 def test_parts_are_the_same_in_every_pass(folder):
