@@ -71,6 +71,21 @@ CASES = {
         made(3, 40, 8, lambda r, e: r.poisson(np.exp(e) * r.gamma(2.0, 0.5, e.size))),
         "negativebinomial",
     ),
+    "zeros": (
+        "y ~ x + h + (1 | g)",
+        made(8, 40, 10, lambda r, e: r.poisson(np.exp(e + 0.5)) * (r.random(e.size) < 0.7)),
+        "zero_inflated_poisson",
+    ),
+    "hurdle": (
+        "y ~ x + h + (1 | g)",
+        made(9, 40, 10, lambda r, e: (1 + r.poisson(np.exp(e))) * (r.random(e.size) < 0.6)),
+        "hurdle_negativebinomial",
+    ),
+    "ratings": (
+        "y ~ x + h + (1 | g)",
+        made(10, 40, 10, lambda r, e: np.searchsorted([-1.0, 0.5, 2.0], e + r.logistic(size=e.size))),
+        "cumulative",
+    ),
     "times": ("y ~ x + h + (1 | g)", made(4, 40, 8, lambda r, e: r.gamma(3.0, np.exp(e) / 3.0)), "gamma"),
     "large": ("y ~ x + h + (x | g)", made(7, 1000, 10, lambda r, e: r.normal(e), True), "gaussian"),
     "crossed": ("y ~ x + (1 | person) + (1 | item)", crossed(), "gaussian"),
@@ -85,6 +100,7 @@ def with_effects(model):
         "half_normal": dist.HalfNormal,
         "half_cauchy": dist.HalfCauchy,
         "gamma": dist.Gamma,
+        "beta": dist.Beta,
     }
     y, trials = jnp.asarray(design.y), jnp.asarray(design.trials)
 
@@ -112,7 +128,16 @@ def with_effects(model):
                 numpyro.deterministic(f"corr(1, {factor.labels[1]}|{factor.name})", root[1, 0])
             v = numpyro.sample(f"v|{factor.name}", dist.Normal().expand([len(factor.levels), d]).to_event(2))
             eta = eta + jnp.sum(z * (v @ (sds[:, None] * root).T)[group], 1)
-        aux = {name: of(name) for name in law.aux}
+        if form.cutpoints:  # normal laws where they increase, of predictors less their mean
+            laws = [priors[f"threshold[{i}]"][1:] for i in range(form.cutpoints)]
+            cuts = numpyro.sample("cuts", dist.ImproperUniform(dist.constraints.ordered_vector, (), (form.cutpoints,)))
+            numpyro.factor("of cuts", sum(dist.Normal(*law).log_prob(cut) for law, cut in zip(laws, cuts, strict=True)))
+            mean = sum(beta[label] * centre[label] for label in beta)
+            aux = {"threshold": cuts + mean}
+            for i in range(form.cutpoints):
+                numpyro.deterministic(f"threshold[{i}]", cuts[i] + mean)
+        else:
+            aux = {name: of(name) for name in law.aux}
         numpyro.factor("rows", jnp.sum(jax.vmap(lambda n, y, e: law.log_prob(aux, n, y, e))(trials, y, eta)))
 
     return program

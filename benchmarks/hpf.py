@@ -2,9 +2,12 @@
 
     python benchmarks/hpf.py compare --others ../others/bin/python    # 15 minutes of CPU
     python benchmarks/hpf.py scale                                    # a minute, synthetic ratings
+    python benchmarks/hpf.py steps                                    # two minutes: dense steps, and by items
 
 The other Python has hpfrec and implicit. Sets: `ap` and 3,000 posts of `news20` (VIJAX_DATA), and 3,000 docstrings of
-installed packages: documents are users, their words items. A fifth of each document's words is hidden
+installed packages: documents are users, their words items. `--sets citeulike-a` is who keeps which article at CiteULike
+(Wang, Chen and Li 2013, github.com/js05212/citeulike-a): users.dat in the folder citeulike-a of VIJAX_DATA; or name the
+path of such a file, a line a user, the number of items and then their ids. A fifth of each document's words is hidden
 (`vijax.evaluate.hide`), and found by ranking all words that it is not known to have. Three seeds, of what is
 hidden and of the start. K = 50, one thread. ALS: the best of four settings (alpha 1 or 10, regularisation .01 or 10) by
 a further tenth that is hidden from training; its time is one fit.
@@ -14,6 +17,7 @@ Prints the rows of benchmarks/results_hpf.md.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import resource
 import subprocess
@@ -61,10 +65,22 @@ np.savez(folder + "/out.npz", seconds=time.process_time() - begun, **found)
 
 def data(name: str) -> sp.csr_array:
     """Documents by words, those with five different words or more."""
+    path = Path(os.environ.get("VIJAX_DATA", ".")) / name / "users.dat" if name == "citeulike-a" else Path(name)
+    if path.suffix == ".dat":
+        return collections_of(path)
     corpus = vi.data.read("docstrings") if name == "docstrings" else vi.data.load_bag_of_words(name)
     counts = sp.csr_array(corpus.to_scipy())
     counts = counts[np.flatnonzero(np.diff(counts.indptr) >= 5)]
     return counts[np.random.default_rng(0).permutation(counts.shape[0])[:3000]]
+
+
+def collections_of(path: Path) -> sp.csr_array:
+    """Users by items of lines "n id id ...", users with five items or more."""
+    items = [np.array(line.split()[1:], int) for line in path.read_text().splitlines()]
+    rows = np.repeat(np.arange(len(items)), [len(ids) for ids in items])
+    width = 1 + max(int(ids.max()) for ids in items if len(ids))
+    counts = sp.csr_array((np.ones(len(rows), int), (rows, np.concatenate(items))), (len(items), width))
+    return counts[np.flatnonzero(np.diff(counts.indptr) >= 5)]
 
 
 def ours(feedback: str, minibatches: bool) -> Callable[[Any, int], tuple[Factors, float]]:
@@ -172,13 +188,33 @@ def scale() -> None:
             print(f"| {size} | {pace} | {score.mean:.3f}, {passes} | {peak:.2f} |", flush=True)
 
 
+def steps() -> None:
+    print("| items | users of a batch | items of a batch | dense step, ms | by items, ms |\n|---|---|---|---|---|")
+    for num_items, size in ((10_000, 1000), (10_000, 100), (100_000, 200)):
+        corpus, model = vi.data.read(synthetic(300_000, num_items)), vi.models.hpf(K, num_items, feedback="implicit")
+        plain = list(itertools.islice(vi.data.minibatches(corpus, size, 0), 21))
+        own = [vi.topics.renumbered(batch, num_items) for batch in plain]
+        seen, found = max(len(batch.data.words) for batch in own), []
+        for lazy in (False, True):
+            alg = vi.svi(model, lazy=lazy)
+            batches = [vi.topics.renumbered(b, num_items, seen) for b in plain] if lazy else plain
+            state, step = jax.jit(alg.init)(jax.random.key(0), batches[0]), jax.jit(alg.step, donate_argnums=1)
+            state, _ = jax.block_until_ready(step(jax.random.key(0), state, batches[0]))
+            begun = time.process_time()
+            for batch in batches[1:]:
+                state, _ = step(jax.random.key(0), state, batch)
+            jax.block_until_ready(state)
+            found.append(50 * (time.process_time() - begun))
+        print(f"| {num_items:,} | {size:,} | {seen:,} | {found[0]:.0f} | {found[1]:.0f} |", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["compare", "scale"])
+    parser.add_argument("what", choices=["compare", "scale", "steps"])
     parser.add_argument("--sets", nargs="*", default=["ap", "news20", "docstrings"])
     parser.add_argument("--others", help="a Python in which hpfrec and implicit are installed")
     given = parser.parse_args()
-    if given.what == "scale":
-        scale()
+    if given.what != "compare":
+        {"scale": scale, "steps": steps}[given.what]()
     else:
         compare(given.sets, given.others)

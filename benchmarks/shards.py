@@ -1,4 +1,4 @@
-"""Times and memory of `vijax prepare` and of a fit to rows in Parquet files, each in a process of its own.
+"""Times and memory of `vijax prepare` and of fits to rows and documents in Parquet files, each in a process of its own.
 
 python benchmarks/shards.py
 """
@@ -63,24 +63,48 @@ def rows(number, held):
         return time.perf_counter() - begun
 
 
+def documents(number, held):
+    import jax
+    import pyarrow
+    import pyarrow.parquet
+
+    import vijax as vi
+
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(number // 50_000):
+            rng = np.random.default_rng(i)
+            ids = np.sort(rng.integers(0, 100, (50_000, 50)) + 100 * np.arange(50), 1).astype(np.int32)
+            offsets = np.arange(0, ids.size + 1, 50, dtype=np.int32)
+            lists = (pyarrow.ListArray.from_arrays(offsets, x.ravel()) for x in (ids, np.ones_like(ids)))
+            table = pyarrow.table(dict(zip(("ids", "counts"), lists, strict=True)))
+            pyarrow.parquet.write_table(table, f"{folder}/part-{i:03}.parquet", row_group_size=10_000)
+        begun = time.perf_counter()
+        shards = vi.data.shards(folder, held_bytes=held)
+        alg = vi.svi(vi.models.lda(10, shards.vocab_size))
+        vi.fit(alg, shards, key=jax.random.key(0), num_epochs=1, batch_size=1000)
+        return time.perf_counter() - begun
+
+
 if __name__ == "__main__" and len(sys.argv) == 1:
     print("| what | wall s | CPU s | largest process, MB |")
     print("|---|---|---|---|")
-    jobs = [("prepare", n, w) for w in (1, 2) for n in (DOCUMENTS, 2 * DOCUMENTS)]
+    jobs = [("prepare", n, w) for w in (1, 2, 4) for n in (DOCUMENTS, 2 * DOCUMENTS)]
     jobs += [("rows", n, held) for n in (ROWS, 2 * ROWS) for held in (2**23, 2**28)]
+    jobs += [("documents", n, held) for n in (100_000, 200_000) for held in (2**23, 2**28)]
     for job in jobs:
         print(
             subprocess.run(
                 [sys.executable, __file__, *map(str, job)], check=True, capture_output=True, text=True
             ).stdout,
             end="",
+            flush=True,
         )
 elif __name__ == "__main__":
     what, number, how = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     begun = time.perf_counter()
-    fitted = {"prepare": prepare, "rows": rows}[what](number, how)
+    fitted = {"prepare": prepare, "rows": rows, "documents": documents}[what](number, how)
     wall = time.perf_counter() - begun if fitted is None else fitted
     used = [resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     cpu, most = sum(u.ru_utime + u.ru_stime for u in used), max(u.ru_maxrss for u in used) / 1024
-    by = f"documents, {how} worker{'s' * (how > 1)}" if what == "prepare" else f"rows, {how / 2**20:g} MB held"
+    by = f"documents, {how} worker{'s' * (how > 1)}" if what == "prepare" else f"{what}, {how / 2**20:g} MB held"
     print(f"| {what}: {number:,} {by} | {wall:.1f} | {cpu:.1f} | {most:.0f} |")

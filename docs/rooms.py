@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.house.test_rooms import GRAPH, PATHS, ROOMS, TOP, room  # noqa: E402
+from tests.house.test_rooms import PATHS, ROOMS, TOP, graph, room  # noqa: E402
 
 PICTURE = ROOT / "docs" / "images" / "rooms.svg"
 ROW, LEFT, WIDTH = 26, 590, 34
@@ -31,7 +31,7 @@ def summary(name: str) -> str:
 
 def picture() -> str:
     """A matrix as SVG: a square in row A and column B where room A imports room B."""
-    uses = {(room(name), room(target)) for name, found in GRAPH.items() for target, late in found if not late}
+    uses = {(room(name), room(target)) for name, found in graph().items() for target, late in found if not late}
     height = ROW * (len(ROOMS) + 1) + 90
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH * len(ROOMS) + 20}" height="{height}">',

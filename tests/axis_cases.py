@@ -168,6 +168,7 @@ CASES = {
         vi.svi, lda, DOCUMENTS, {"step_size": HALF, "estep": vi.estep.gibbs(num_sweeps=3, burn_in=1)}, True
     ),
     "lda by ssvi_a": Case(vi.ssvi_a, lda, DOCUMENTS, {"step_size": HALF}),
+    "lda by sgrld": Case(vi.sgrld, lda, DOCUMENTS, {"step_size": HALF}),
     "gap_nmf by cavi": Case(vi.cavi, lambda: vi.models.gap_nmf(4, num_components=3), COUNTS, {}),
     "hmm": Case(vi.svi, hmm, (vi.Minibatch(SEQUENCES, N),), {"step_size": HALF}),
     # Gaussian predictors.

@@ -1,7 +1,6 @@
 """`pytest --first-cases`: of every test function the first and the last of the cases that the run has of it, for a run
-that asks whether all works, not whether all is right: the oldest jax that is allowed lacks a function or it does not,
-and every function of the tests and every docstring still runs. So .ci/run has the dear ones too, whose middle cases
-differ by the family, the model or the E-step.
+that asks whether all works, not whether all is right: the oldest or the newest jax lacks a function or it does not. So
+.ci/run has the dear ones too, whose middle cases differ by the family, the model or the E-step.
 
 `--half 0` or `--half 1`: every second test function, for a run that has not the time for all."""
 

@@ -73,6 +73,7 @@ CASES = {
     "lda by ssvi": Case(of(vi.ssvi, lda), COUNTS, FEW),
     "lda by ssvi_a": Case(of(vi.ssvi_a, lda), COUNTS, FEW),
     "lda by ssvi_a, by words": Case(of(vi.ssvi_a, lda, lazy=True), COUNTS, FEW),
+    "lda by sgrld, gibbs": Case(of(vi.sgrld, lda, estep=GIBBS), COUNTS, FEW, True),
     "lda by svi, a message of 8 MB": Case(of(vi.svi, lambda: vi.models.lda(100, 10_000)), COUNTS, FEW),
     "lda by memoized": Case(of(vi.memoized, lda, num_parts=4), COUNTS),
     "ctm by cavi": Case(of(vi.cavi, lambda: vi.models.ctm(3, 40)), COUNTS, None, True),

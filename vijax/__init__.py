@@ -13,8 +13,8 @@ a model: models (ready ones), glmm, stm (by formulas), energy_model, conditional
   from_pymc, from_tfp, check_energy, Model, LocalElbo
 its parts: families (Normal, Gamma, ...: `vi.Normal` is `vi.families.Normal`), Family, Product, constrain, likelihood,
   init, sites
-an algorithm: auto (chooses), cavi, em, map, memoized, svi, ssvi, ssvi_a, pg_svi; of any density ngvi, bam, advi, bbvi,
-  dadvi; of networks aevb
+an algorithm: auto (chooses), grow (finds the number of components), cavi, em, map, memoized, svi, ssvi, ssvi_a, sgrld,
+  pg_svi; of any density ngvi, bam, advi, bbvi, dadvi; of networks aevb
 its choices: compose, estimand, estimator, update, estep, expectation, guides, step_size, messages, objective, learn,
   Algorithm, State, Info, Result
 around it: warm, averaged, over_axis, part_of, whole, topics, scale (many devices)
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from vijax import constrain, families, models, reference, scale, topics
 from vijax.adapters import from_numpyro, from_pymc, from_tfp
-from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
+from vijax.algorithms import cavi, em, map, memoized, pg_svi, sgrld, ssvi, ssvi_a, svi
 from vijax.app.load import load
 from vijax.automatic.auto import auto
 from vijax.automatic.dadvi import dadvi
@@ -71,6 +71,7 @@ from vijax.fitting.fit import Progress, fit
 from vijax.fitting.result import Fit
 from vijax.fitting.status import DivergedError, ForgottenWarning, SkippedStepsWarning, Status
 from vijax.free_algorithms import advi, aevb, bam, bbvi, ngvi
+from vijax.growing.grow import grow
 from vijax.inference import (
     estep,
     estimand,
@@ -171,6 +172,7 @@ __all__ = [
     "from_pymc",
     "from_tfp",
     "glmm",
+    "grow",
     "guides",
     "implicit",
     "init",
@@ -191,6 +193,7 @@ __all__ = [
     "plots",
     "reference",
     "scale",
+    "sgrld",
     "sites",
     "sklearn",
     "ssvi",

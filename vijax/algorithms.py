@@ -9,6 +9,7 @@
 | `svi` | distribution | mean field | Robbins-Monro | minibatches |
 | `ssvi_a` | distribution | at a draw, V = I | Robbins-Monro | minibatches |
 | `ssvi` | distribution | at a draw, V (damped) | Robbins-Monro | minibatches |
+| `sgrld` | draws of a Markov chain | Langevin dynamics | a/2 (1 + t/b)^-c | minibatches |
 | `bam` | distribution of free variables | batch and match of scores | by odds | any density |
 | `ngvi` | distribution of free variables | least squares of scores | Robbins-Monro, at most a nat | any |
 | `advi` | distribution of free variables | reparameterised | an optax optimiser's | any |
@@ -36,14 +37,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
+
 from vijax.arguments import Size
 from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.per_variable import PerVariable, per_variable
+from vijax.families import Dirichlet
 from vijax.inference.compatibility import check_memory, check_model, check_no_sites, check_sites, sites_of
 from vijax.inference.compose import Algorithm
-from vijax.inference.estimand import Estimand, distribution, maximum_likelihood, mode
-from vijax.inference.estimator import Estimator, mean_field, reparameterised
+from vijax.inference.estimand import Estimand, distribution, draw, maximum_likelihood, mode
+from vijax.inference.estimator import Estimator, langevin, mean_field, reparameterised
 from vijax.inference.estimator import ssvi as through_v
 from vijax.inference.estimator import ssvi_a as at_draw
 from vijax.inference.expectation import Expectation
@@ -59,7 +63,7 @@ from vijax.inference.step_size import (
     robbins_monro,
     third_of_the_way,
 )
-from vijax.inference.update import Update, block, exact_mean, floored
+from vijax.inference.update import Update, block, exact_mean, floored, reflected
 from vijax.inference.update.floor import GAUSSIAN
 from vijax.row import row
 from vijax.topics.decision import USUAL_PENALTY_EVERY
@@ -77,7 +81,8 @@ def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **
     `fit.verdict` says where some are not. `update=vijax.update.kl()` takes the floor away.
     """
     choices["estimand"] = _estimand(choices, maximum_likelihood())
-    choices.setdefault("update", _floors(model))
+    globals_ = model.prior(dict(model.hyper)) if isinstance(model, Model) else {}
+    choices.setdefault("update", {name: floored() for name, q in globals_.items() if isinstance(q, GAUSSIAN)})
     return _full("em", model, choices, estep=estep, step_size=step_size or constant())
 
 
@@ -214,6 +219,51 @@ def ssvi(
     return _stochastic("ssvi", model, choices, estep=estep, step_size=schedule)
 
 
+def sgrld(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
+    """Stochastic gradient Riemannian Langevin dynamics of Dirichlet globals, topics above all (Patterson and Teh 2013,
+    section 4): a Markov chain that draws from the posterior as steps decrease.
+
+    The state holds theta, topics times gamma variables of total mass sum(eta), in the place of concentrations. So
+    `fit.posterior["topics"].mean()` is the present draw of the topics, and `fit.sample` repeats it: a point. The spread
+    of draws along the chain is that of the posterior. The average of theta over steps, normalised, tends to the
+    posterior mean of the topics (`average_after=t`, `fit.average`), because topics and the mass of theta are
+    independent. The reported objective is the bound of the log joint density at the draw. Draws are right under
+    `vijax.estep.gibbs()`, the E-step of the paper; under a mean-field E-step the chain is that of its bound.
+
+    Args:
+      model: a model whose globals are all Dirichlet.
+      estep: as for `cavi`.
+      step_size: rho_t = epsilon_t / 2; by default a (1 + t/b)^-c with a = 0.01, b = 1000, c = 0.55, as in the program
+        that its authors published.
+      **choices: the other arguments of `compose`.
+
+    Raises:
+      ValueError: a global that is no Dirichlet, or a step size that is searched for.
+
+    >>> import jax, numpy as np, vijax as vi
+    >>> coins = vi.model(
+    ...     prior={"p": vi.Dirichlet.from_concentration([2.0, 1.0])},
+    ...     local_elbo=lambda s, y, key: (y @ s["p"].log, None),
+    ... )
+    >>> size = vi.step_size.constant(0.1)
+    >>> alg = vi.sgrld(coins, num_groups=4, step_size=size, average_after=100)
+    >>> fit = vi.fit(alg, np.eye(2)[[0, 0, 1, 0]], num_steps=4000, batch_size=4, key=jax.random.key(0))
+    >>> bool(abs(fit.average["p"].mean()[0] - 5 / 7) < 0.05)
+    True
+    """
+    check_model(model)
+    globals_ = jax.eval_shape(model.prior, dict(model.hyper))
+    others = {name: type(q).__name__ for name, q in globals_.items() if not isinstance(q, Dirichlet)}
+    require(not others, "model", "one whose globals are all Dirichlet", others, "Use vijax.ssvi, or vijax.svi.")
+    searched = isinstance(step_size, backtracking | by_share)
+    require(not searched, "step_size", "a schedule, such as vijax.step_size.robbins_monro()", repr(step_size))
+    choices.setdefault("estimand", draw())
+    choices.setdefault("estimator", langevin())
+    choices.setdefault("update", reflected())
+    schedule = step_size or robbins_monro(scale=0.01 * 1000**0.55, offset=1000.0, kappa=0.55)
+    return _stochastic("sgrld", model, choices, estep=estep, step_size=schedule)
+
+
 def pg_svi(
     model: Model,
     *,
@@ -286,12 +336,6 @@ def pg_svi(
 def a_third(share: float) -> Schedule:
     """Step size 1/3 whatever the share of the data in a batch: with memory, messages are not scaled by it."""
     return constant(1 / 3)
-
-
-def _floors(model: Model) -> dict[str, Update]:
-    """Updates with a floor, for the globals that can have one."""
-    globals_ = model.prior(dict(model.hyper)) if isinstance(model, Model) else {}
-    return {name: floored() for name, q in globals_.items() if isinstance(q, GAUSSIAN)}
 
 
 def _estimand(choices: Mapping[str, Any], default: Estimand, points: Sequence[str] = ()) -> PerVariable[Estimand]:

@@ -14,7 +14,7 @@ from vijax.arguments import Positive, Size
 from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.objective import check_objective, renyi
-from vijax.contract.per_variable import PerVariable, per_variable
+from vijax.contract.per_variable import per_variable
 from vijax.inference import guides
 from vijax.inference.compatibility import check_model
 from vijax.inference.compose import Algorithm
@@ -33,6 +33,8 @@ from vijax.inference.step_size import Schedule, by_odds, constant, robbins_monro
 from vijax.inference.update import Update, descend, kl, within
 from vijax.models.energies.density import log_density_of, with_guide
 from vijax.row import row
+
+KINDS: Mapping[str, type] = {"estimator": Estimator, "update": Update}
 
 
 def ngvi(
@@ -65,10 +67,10 @@ def ngvi(
     [3. 3.] 1.0
     """
     model = _guided(model, guide)
-    choices["estimator"] = _estimators(choices, least_squares(num_samples=num_samples))
+    _choose(choices, "estimator", least_squares(num_samples=num_samples))
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
     _check_said_once(model, choices, "update", nats=None if nats == 1 else nats)
-    choices["update"] = _updates(choices, within(nats))
+    _choose(choices, "update", within(nats))
     return row(model, {"name": "ngvi", "step_size": schedule}, choices)
 
 
@@ -107,10 +109,10 @@ def bam(
     check_model(model)
     dim = log_density_of(model, "Use vijax.ngvi.").variables.dim
     model = _guided(model, guides.full_rank())
-    choices["estimator"] = _estimators(choices, batch_and_match(num_samples=num_samples))
+    _choose(choices, "estimator", batch_and_match(num_samples=num_samples))
     schedule = step_size or by_odds(10.0 * num_samples * dim)
     _check_said_once(model, choices, "update", nats=nats)
-    choices["update"] = _updates(choices, kl() if nats is None else within(nats))
+    _choose(choices, "update", kl() if nats is None else within(nats))
     return row(model, {"name": "bam", "step_size": schedule}, choices)
 
 
@@ -149,8 +151,8 @@ def advi(
     plain = reparameterised(num_samples=num_samples, sticking=isinstance(guide, Guide) and guide.sticks)
     _check_said_once(model, choices, "estimator", objective=objective)
     _check_said_once(model, choices, "update", optimizer=optimizer)
-    choices["estimator"] = _estimators(choices, plain if objective is None else weighted(num_samples, objective))
-    choices["update"] = _updates(choices, descend(optimizer))
+    _choose(choices, "estimator", plain if objective is None else weighted(num_samples, objective))
+    _choose(choices, "update", descend(optimizer))
     return row(model, {"name": "advi", "step_size": constant()}, choices)
 
 
@@ -180,8 +182,8 @@ def bbvi(
     """
     model = _guided(model, guide, guides.mean_field())
     _check_said_once(model, choices, "update", optimizer=optimizer)
-    choices["estimator"] = _estimators(choices, score_function(num_samples=num_samples))
-    choices["update"] = _updates(choices, descend(optimizer))
+    _choose(choices, "estimator", score_function(num_samples=num_samples))
+    _choose(choices, "update", descend(optimizer))
     return row(model, {"name": "bbvi", "step_size": constant()}, choices)
 
 
@@ -229,31 +231,20 @@ def aevb(
     conjugate = set(jax.eval_shape(model.prior, dict(model.hyper))) - set(model.free_names)
     drawn, moved = reparameterised(num_samples=1), descend(chosen)
     of_free: Any = functools.partial(dict.fromkeys, model.free_names)
-    choices["estimator"] = _estimators(choices, mean_field() if conjugate else drawn, of_free(drawn))
-    choices["update"] = _updates(choices, kl() if conjugate else moved, of_free(moved))
+    _choose(choices, "estimator", mean_field() if conjugate else drawn, of_free(drawn))
+    _choose(choices, "update", kl() if conjugate else moved, of_free(moved))
     schedule = robbins_monro(offset=10.0, kappa=0.6) if conjugate else constant()
     learnt = choices.pop("learn", tuple(model.hyper))
     learnt = learnt if isinstance(learnt, Learn) else learn(*learnt, optimizer=chosen)
     return row(model, {"name": "aevb", "learn": learnt, "step_size": schedule, "estep": estep}, choices)
 
 
-def _estimators(
-    choices: Mapping[str, Any], default: Estimator, of_free: Mapping[str, Estimator] | None = None
-) -> PerVariable[Estimator]:
-    given = _over(choices.get("estimator"), of_free or {})
-    return per_variable("estimator", given, default, Estimator, "vijax.estimator")
-
-
-def _updates(
-    choices: Mapping[str, Any], default: Update, of_free: Mapping[str, Update] | None = None
-) -> PerVariable[Update]:
-    given = _over(choices.get("update"), of_free or {})
-    return per_variable("update", given, default, Update, "vijax.update")
-
-
-def _over(given: Any, own: Mapping[str, Any]) -> Any:
-    """The row's own choices by name, replaced by those given by name; a choice for all variables stays as given."""
-    return {**own, **(given or {})} if given is None or isinstance(given, Mapping) else given
+def _choose(choices: dict[str, Any], name: str, default: Any, of_free: Mapping[str, Any] | None = None) -> None:
+    """Completes the user's choice of estimators or updates by the row's own (`of_free` by name, and `default`); a
+    choice for all variables stays as given."""
+    given = choices.get(name)
+    given = {**(of_free or {}), **(given or {})} if isinstance(given, Mapping | None) else given
+    choices[name] = per_variable(name, given, default, KINDS[name], f"vijax.{name}")
 
 
 def _check_said_once(model: Model, choices: Mapping[str, Any], name: str, **short: Any) -> None:

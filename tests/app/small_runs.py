@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 
 CONFIG = """
 [model]
@@ -27,11 +26,3 @@ def write_inputs(folder):
     np.savetxt(folder / "rows.csv", x, delimiter=",", header="a,b", comments="", fmt="%.6g")
     (folder / "small.toml").write_text(CONFIG.format(path=json.dumps(str(folder / "rows.csv"))))
     return folder
-
-
-@pytest.fixture(scope="module")
-def no_figures():
-    """Figures are not what is tested here; drawing them takes as long as the rest."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vijax.app.page.pages._write_figures", lambda *arguments: None)
-        yield

@@ -7,14 +7,17 @@ import math
 import re
 import urllib.parse
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
 
+from vijax.app.kinds import emissions
 from vijax.app.page import blocks, charts, figures, svg
 from vijax.app.page.views import Plane, histogram, scatter
+from vijax.data.tables.table import Table
 from vijax.topics.summary import Document, summarise
 
 CIRCLE = np.linspace(0, 2 * np.pi, 9)
@@ -236,6 +239,15 @@ def test_a_legend_of_long_names_takes_as_many_lines_as_it_needs():
     assert drawn.count('y="32.0" width') == 2
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_band_far_wider_than_its_curve_is_cut_alike_above_and_below(sign):
+    """Held-out scores are negative: the lower half of their band was not shown."""
+    y = sign * np.array([2.64, 2.63, 2.62])
+    block = blocks.Lines("Score", "t", "y", [0.0, 1.0, 2.0], y, y - 0.5, y + 0.5)
+    found = charts._range(block)
+    np.testing.assert_allclose([min(found), max(found)], [y.min() - 0.04, y.max() + 0.04])
+
+
 def test_scores_without_an_error_are_points_without_a_band():
     """Of a single held-out sequence the error is not known."""
     x, y, error = np.array([1.0, 2.0]), np.array([-3.0, -2.0]), np.array([math.nan, math.inf])
@@ -244,3 +256,15 @@ def test_scores_without_an_error_are_points_without_a_band():
     assert drawn.count("<circle") == 2
     assert "nan" not in drawn
     assert "inf" not in drawn
+
+
+def test_a_table_of_components_shows_those_that_hold_rows():
+    """Small ones too: of 10,000 rows three are far below a thousandth. It says how many hold none."""
+    means = np.array([[1.0, 2.0], [5.0, 6.0], [3.0, 4.0], [7.0, 8.0]])
+    seen = SimpleNamespace(point=lambda name: means, data=SimpleNamespace(train=Table(("a", "b"), means)))
+    rows = np.array([9996.8, 0.2, 0.0, 3.0])
+    leading = {"weight": rows / rows.sum(), "rows": rows}
+    (block,) = emissions.table_of_components("Components", "poisson", seen, ("a", "b"), leading, rows)
+    assert [row[0] for row in block.rows] == [0, 3]
+    assert block.rows[1][2:] == [3.0, 7.0, 8.0]
+    assert block.note == "2 of 4 components hold no row and are left out."

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.app.small_runs import no_figures, write_inputs  # noqa: F401
+from tests.app.small_runs import write_inputs
 from vijax.app.cli import UNUSABLE, main
 from vijax.app.page.pages import write_pages
 from vijax.app.runs import checked
@@ -13,7 +13,7 @@ from vijax.trust.check import Check, Quantity, Verdict
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, no_figures):  # noqa: F811
+def run(tmp_path_factory):
     folder = write_inputs(tmp_path_factory.mktemp("checked"))
     assert main(["fit", str(folder / "small.toml"), "--out", str(folder / "run")]) == 0
     return folder / "run"

@@ -55,9 +55,10 @@ def inputs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(inputs):
+def run(inputs, figures):
     out = inputs / "run"
-    assert main(["fit", str(inputs / "small.toml"), "--out", str(out)]) == 0
+    with figures():
+        assert main(["fit", str(inputs / "small.toml"), "--out", str(out)]) == 0
     return out
 
 

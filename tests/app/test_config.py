@@ -88,9 +88,9 @@ def test_overrides_win_and_may_drop_sections_and_quotes(tmp_path):
         ("[model]\nname = 3\n", ["line 2", "model.name", '"lda"', "got 3"]),
         (
             "[model]\nnum_states = 3\n",
-            ["line 2", "model.num_states", "but of factorial_hmm, hmm, state_space"],
+            ["line 2", "model.num_states", "but of arhmm, factorial_hmm, hmm"],
         ),
-        ("[model]\nname = 'hmm'\nnum_topics = 3\n", ["line 3", "model.num_topics", '"hmm"', "but of ctm, lda"]),
+        ("[model]\nname = 'hmm'\nnum_topics = 3\n", ["line 3", "model.num_topics", '"hmm"', "but of ctm, hdp, lda"]),
         ("[model]\nname = 'mixture'\nnum_component = 3\n", ["line 3", "did you mean model.num_components?"]),
         ("[model]\nname = 'mixture'\nemission.name = 'gauss'\n", ["line 3", "model.emission.name", "full_gaussian"]),
         (
@@ -276,7 +276,7 @@ def test_every_setting_has_a_meaning_and_a_default_within_its_limit(model):
         assert setting.check is None or setting.default is None or setting.check.test(setting.default), key
 
 
-OTHER_DEFAULTS = {("lda", "eta"), ("gp", "jitter")}
+OTHER_DEFAULTS = {("hdp", "eta"), ("lda", "eta"), ("gp", "jitter")}
 """Of the command line, by measurement on whole data sets."""
 
 

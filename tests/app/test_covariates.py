@@ -44,4 +44,4 @@ def test_covariates_from_fit_to_new_texts(texts, tmp_path, capsys):
 
 def test_a_formula_of_no_column_is_refused(texts, capsys):
     assert main(["fit", "stm", "--data", str(texts), "--set", "model.prevalence=~ year", "data.max_df=1.0"]) != 0
-    assert "formulae cannot read it" in capsys.readouterr().err
+    assert "expected a column 'year'" in capsys.readouterr().err

@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("pyarrow")
 
 import vijax as vi
-from tests.app.small_runs import no_figures, write_inputs  # noqa: F401
+from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
 from vijax.app.runs.run_folder import read_json
 
@@ -27,9 +27,6 @@ DAMAGES = {
 OF_ROWS = ("config.toml", "data.json", "columns.json", "metrics.jsonl", "checkpoints", "result.json", "posterior.npz")
 MORE_OF_ROWS = ("versions.json", "transformed.csv", "summary.txt", "report.html")
 OF_DOCUMENTS = ("vocabulary.txt", "posterior.npz", "doc_topics.csv", "excerpts.json", "result.json")
-
-
-pytestmark = pytest.mark.usefixtures("no_figures")
 
 
 @pytest.fixture(scope="module")

@@ -69,8 +69,9 @@ def config(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(config):
-    assert main(["fit", str(config), "--out", str(config.parent / "run")]) == 0
+def run(config, figures):
+    with figures():
+        assert main(["fit", str(config), "--out", str(config.parent / "run")]) == 0
     return config.parent / "run"
 
 

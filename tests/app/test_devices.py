@@ -1,12 +1,9 @@
 """`vijax fit --devices`: a setting like any other, refused before a run begins, free on resume."""
 
-import pytest
-
-from tests.app.small_runs import no_figures, write_inputs  # noqa: F401
+from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_run_on_devices(tmp_path, monkeypatch, capsys):
     """On the one that there is here; it goes on without."""
     write_inputs(tmp_path)

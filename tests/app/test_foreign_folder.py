@@ -16,6 +16,7 @@ from vijax.app.page.pages import _explored, _page, read_run, summary_text, write
 from vijax.app.settings.config import load_config, write_toml
 from vijax.evaluate import metrics
 
+FIGURES = True
 EVIL = "\"'><script>alert(1)</script><img src=x onerror='alert(1)'>&lt;\x1b[31m\x9b\u202e\ud83d`${1}"
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "main", "header", "h1", "h2", "h3", "p", "dl", "div", "dt"),

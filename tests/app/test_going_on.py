@@ -11,7 +11,7 @@ import vijax as vi
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from tests.app.small_runs import no_figures, write_inputs  # noqa: F401
+from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
 from vijax.app.kinds.listing import Seen
 from vijax.app.runs import run as runs
@@ -20,8 +20,6 @@ from vijax.app.runs.recorder import Recorder
 from vijax.app.runs.run_folder import write_json
 from vijax.fitting.fit import Status
 from vijax.fitting.result import Fit
-
-pytestmark = pytest.mark.usefixtures("no_figures")
 
 
 def read_json(path):

@@ -74,8 +74,9 @@ def fit(folder, name, out, epochs, *more):
 
 
 @pytest.fixture(scope="module")
-def bits(folder):
-    assert fit(folder, "vae", folder / "bits", 4) == 0
+def bits(folder, figures):
+    with figures():
+        assert fit(folder, "vae", folder / "bits", 4) == 0
     return folder / "bits"
 
 

@@ -80,7 +80,10 @@ def test_a_table_in_its_own_units_is_replicated_and_keeps_its_names(run):
     ("arguments", "fragments"),
     [
         (["--rows", "2", "--data", "x.csv"], ["--data and --rows do not go together"]),
-        (["--steps", "2"], ["mixture has no order of time", "hmm, factorial_hmm and state_space"]),
+        (
+            ["--steps", "2"],
+            ["mixture has no order of time", "hmm, factorial_hmm, arhmm, slds, recurrent_slds and state_space"],
+        ),
         (["--rows", "0"], ["--rows: expected 1 or more, got 0"]),
         (["--draws", "1"], ["--draws: expected 2 or more, got 1"]),
         (["--level", "95"], ["--level: expected a probability between 0 and 1, got 95; such as 0.95"]),

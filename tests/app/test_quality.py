@@ -42,10 +42,17 @@ def test_random_words_give_a_remark():
     wanted = (test.to_scipy() @ frequencies) / test.tokens * (test.tokens // 2)
     np.testing.assert_allclose(plain.log_probs, wanted)
     noise = np.random.default_rng(2).normal(0, 0.1, 40)
-    for shift, how in ((0.0, "no better"), (-1.0, "worse")):
+    noise -= noise.mean()
+    words = "the frequencies of words alone (unigram)"
+    for shift, said in (
+        (-5e-4, f"no better than {words}: the difference is 0.00"),
+        (-1.0, f"worse than {words}: the difference is 1.0"),
+        (5e-4, f"better than {words} by 0.00"),
+    ):
         score = Score.of(plain.log_probs + noise + shift * plain.num_tokens, plain.num_tokens)
         (block,), (warning,) = quality(seen(train, test), score, QUIET, [])
-        assert f"predicts held-out data {how} than the frequencies of words alone (unigram)" in warning
+        assert f"predicts held-out data {said}" in warning
+        assert (", less than two standard errors" in warning) == (shift > 0)
         assert warning in block.note
     better = Score.of(plain.log_probs + 0.5 * plain.num_tokens + noise, plain.num_tokens)
     (block,), warnings = quality(seen(train, test), better, QUIET, [])
@@ -91,7 +98,7 @@ def test_the_plain_alternative_of_sequences_and_groups():
     logs = stats.norm.logpdf(x + 0.1, x.mean(axis=0), x.std(axis=0)).sum(axis=1)
     wanted = [logs[:15].sum(), logs[15:20].sum(), logs[20:].sum()]
     found = plain_of(seen(train, test), RowScore.of(np.zeros(3), "step", sizes=[15, 5, 10]))
-    assert found.name == "each column by itself, without the order of steps"
+    assert found.name == "independent columns without the order of steps"
     np.testing.assert_allclose(found.score.parts[0], wanted)
     with_y = Table(("a", "b"), x, "y", y, **names)
     found = plain_of(seen(with_y, with_y), RowScore.of(np.zeros(3), "row", sizes=[15, 5, 10]))

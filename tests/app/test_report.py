@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from vijax.app.explorer.embedded import Explored, documents_of
 from vijax.app.explorer.words import words_of
 from vijax.app.page import blocks, charts
-from vijax.app.page.blocks import Topics
+from vijax.app.page.blocks import Table, Topics
 from vijax.app.page.report import Report, render
 from vijax.app.page.svg import nice_ticks
 from vijax.evaluate.metrics import OF_A_BOUND, Curves
@@ -139,3 +140,10 @@ def test_ticks_are_round_and_inside(low, high):
     if high > low:
         slack = 1e-6 * (high - low)
         assert all(low - slack <= tick <= high + slack for tick in ticks)
+
+
+def test_sentences_in_a_table_break_their_lines():
+    said = charts.table(Table("Verdict", ["", "", ""], [["verdict", 61 * "a", 1.0]]))
+    assert '<td>verdict</td><td class="sentence">aaa' in said
+    assert '<td class="number">' in said
+    assert ".sentence { white-space: normal" in (Path(charts.__file__).parents[1] / "report.css").read_text()

@@ -51,9 +51,10 @@ def inputs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(inputs):
+def run(inputs, figures):
     out = inputs / "run"
-    assert main(["fit", str(inputs / "small.toml"), "--out", str(out)]) == 0
+    with figures():
+        assert main(["fit", str(inputs / "small.toml"), "--out", str(out)]) == 0
     return out
 
 
@@ -71,10 +72,10 @@ def test_the_clusters_are_found_printed_and_drawn(run, capsys):
     assert "Components" in out
     assert "nats per row (9 rows)" in out
     table = read_run(run).shown[0]
-    assert table.header == ["", "weight", "left", "right", "sd left", "sd right"]
-    means = sorted(np.round(row[2] / 4) for row in table.rows)
+    assert table.header == ["", "weight", "rows", "left", "right", "sd left", "sd right"]
+    means = sorted(np.round(row[3] / 4) for row in table.rows)
     assert means == [-1, 0, 1]
-    assert all(0.2 < row[1] < 0.5 and 0.6 < row[4] < 1.5 for row in table.rows)
+    assert all(0.2 < row[1] < 0.5 and 0.6 < row[5] < 1.5 for row in table.rows)
     assert (run / "figures" / "clusters.png").is_file()
     assert not (run / "vocabulary.txt").exists()
 

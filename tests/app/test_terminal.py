@@ -49,9 +49,13 @@ TABLE = [
     ("pass column=...; known: 'body'", "--set data.column=COLUMN; known: 'body'"),
     ("rename the file, or pass format=.", "rename the file, or --set data.format=FORMAT."),
     ("pass batch_size=59.", "--set fit.batch_size=59."),
-    ("such as encoding='latin-1' or 'cp1252'.", "such as --set data.encoding=latin-1 or 'cp1252'."),
+    ("pass encoding='cp1252' if that reads well.", "--set data.encoding=cp1252 if that reads well."),
     ("check the path; to pass the texts themselves, pass a list of them.", "check the path."),
     ("pass integers.", "give integers."),
+    (
+        "pass longer documents.",
+        "read longer documents, or with vijax fit hold none out: --set data.held_out=0.",
+    ),
     ("pass smoothing=0.", "give smoothing=0."),
 ]
 

@@ -1,9 +1,11 @@
 """Seed words and names of topics, from the configuration to every output."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from vijax.app.cli import main
-from vijax.app.kinds.topic_names import named
+from vijax.app.kinds.topic_names import build_seeded, named
 from vijax.app.page import blocks
 from vijax.app.settings.config import ConfigError, load_config
 from vijax.topics.summary import Topic
@@ -59,3 +61,9 @@ def test_tables_call_topics_by_their_names():
 def test_what_does_not_go_together_is_refused(setting, words):
     with pytest.raises(ConfigError, match=words):
         load_config("lda", ["model.num_topics=2", SEEDS, setting])
+
+
+def test_words_without_commas_between_them():
+    settings = SimpleNamespace(seed_words=("cats dogs",), num_topics=2, eta=0.1, seed_weight=1.0)
+    with pytest.raises(ConfigError, match=r"got 1 others.* Commas are between the words of a topic"):
+        build_seeded(settings, SimpleNamespace(names=("cats", "dogs")))

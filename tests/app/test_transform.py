@@ -177,7 +177,7 @@ def test_factors_are_those_of_the_gaussian_conditional():
     fit = vi.fit(vi.map(vi.models.factor_analysis(5, 2)), y, num_steps=20, key=KEY)
     given = seen(fit, {"num_factors": 2, "intercept": True})
     y[3, 1] = np.nan
-    found = factor_analysis.transform(given, Table(tuple("abcde"), y), silent)
+    found = LISTINGS["factor_analysis"].transform(given, Table(tuple("abcde"), y), silent)
     loadings, means, variance = map(np.asarray, factor_analysis._parameters(given))
     there = np.isfinite(y[3])
     w = loadings[there]

@@ -46,10 +46,11 @@ def test_means_deviations_and_points_of_clusters(tmp_path):
     group = np.arange(4000) % 2
     columns = {"kilo": 1000.0 + 500.0 * group + RNG.normal(0, 20, 4000), "milli": 0.001 * RNG.normal(5, 1, 4000)}
     shown = shown_by(tmp_path, "gmm_full", columns, "model.num_components=2", "fit.num_epochs=30", "fit.restarts=1")
-    rows = sorted(shown["Components"].rows, key=lambda row: row[2])
-    np.testing.assert_allclose([row[2] for row in rows], [1000, 1500], atol=15)
-    np.testing.assert_allclose([row[3] for row in rows], 0.005, atol=0.0005)
-    np.testing.assert_allclose([row[4] for row in rows], 20, rtol=0.3)
+    rows = sorted(shown["Components"].rows, key=lambda row: row[3])
+    np.testing.assert_allclose([row[2] for row in rows], 2000, atol=1)
+    np.testing.assert_allclose([row[3] for row in rows], [1000, 1500], atol=15)
+    np.testing.assert_allclose([row[4] for row in rows], 0.005, atol=0.0005)
+    np.testing.assert_allclose([row[5] for row in rows], 20, rtol=0.3)
     picture = shown["Clusters"]
     np.testing.assert_allclose(
         [min(picture.x), max(picture.x)], [columns["kilo"].min(), columns["kilo"].max()], atol=20

@@ -12,7 +12,7 @@ from vijax.automatic import assessment, many_groups
 from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.many_groups import by_passes, fit_all, sample_of
 from vijax.automatic.report import Ended
-from vijax.automatic.target import BLOCK, MANY_GROUPS, Target
+from vijax.automatic.target import MANY_GROUPS, Target
 
 KEY = jax.random.key(0)
 
@@ -36,11 +36,12 @@ def logistic(size, dim=3, seed=0):
     return model, {"x": x, "y": y}, mode, hessian
 
 
-def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding():
-    size = MANY_GROUPS + 123  # no multiple of a block
+@pytest.mark.parametrize(("size", "blocks"), [(MANY_GROUPS + 123, 12), (MANY_GROUPS, 10)])
+def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding(size: int, blocks: int):
+    """With a rest, and without."""
     model, data, mode, _ = logistic(size)
     target = Target.of(model, data)
-    assert target.epsilon == np.finfo(np.float32).eps / np.sqrt(size // BLOCK)
+    assert target.epsilon == np.finfo(np.float32).eps / np.sqrt(blocks)
     x = mode + np.array([[0.0, 0.0, 0.0], [0.3, -0.2, 0.1], [-1.0, 0.5, 2.0]])
     logits = data["x"].astype(np.float64) @ np.float32(x).astype(np.float64).T
     liks = (data["y"][:, None] * logits - np.logaddexp(0, logits)).sum(0)

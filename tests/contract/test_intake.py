@@ -111,6 +111,9 @@ CASES = {
     "gap_nmf": (lambda: MODELS.gap_nmf(3, 2), ROWS),
     "hmm": (lambda: MODELS.hmm(emission.diagonal_gaussian(2, 2)), PAIR),
     "factorial_hmm": (lambda: MODELS.factorial_hmm(2, 2, 2), PAIR),
+    "arhmm": (lambda: MODELS.arhmm(2, 2), PAIR),
+    "recurrent_slds": (lambda: MODELS.recurrent_slds(2, 2, 1), PAIR),
+    "slds": (lambda: MODELS.slds(2, 2, 1), PAIR),
     "linear_gaussian_state_space": (lambda: MODELS.linear_gaussian_state_space(2, 1), PAIR),
     "hierarchical_linear_regression": (lambda: MODELS.hierarchical_linear_regression(2), TRIPLE(SERIES[..., 1])),
     "hierarchical_probit_regression": (
@@ -129,6 +132,7 @@ CASES = {
     ),
     "lda": (lambda: MODELS.lda(2, 3), ROWS),
     "hpf": (lambda: MODELS.hpf(2, 3), ROWS),
+    "hdp": (lambda: MODELS.hdp(2, 3), ROWS),
     "ctm": (lambda: MODELS.ctm(2, 3), ROWS),
     "simple_mixture": (lambda: MODELS.simple_mixture(2, 3), ROWS),
     "plsa": (lambda: MODELS.plsa(2, 20, 3), lambda as_: MODELS.plsa_entries(as_(PIXELS))),
@@ -158,7 +162,7 @@ NO_MODELS = {
     "plsa_entries",
     "population",
 }
-NO_MODELS |= {"rates_matrix", "response", "recommend", "new_items"}
+NO_MODELS |= {"after_slds", "rates_matrix", "response", "recommend", "new_items", "with_covariates"}
 
 
 def types_of(data):

@@ -1,6 +1,7 @@
 """Shards of texts: the same corpus as `read` gives, whoever does the work and however often it is stopped."""
 
 import concurrent.futures
+import contextlib
 import json
 import multiprocessing
 import os
@@ -132,6 +133,35 @@ def test_processes_and_one_that_is_killed(tmp_path, monkeypatch):
     with concurrent.futures.ProcessPoolExecutor(2, spawn) as pool:
         prepare(iter(TEXTS), tmp_path / "out", executor=pool, **arguments)
     same(tmp_path / "out")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_full_disk_is_said_and_what_was_written_is_kept(tmp_path, workers):
+    """A disk of 96 kB, which is then made larger."""
+    out, disk = tmp_path / "disk" / "out", tmp_path / "disk"
+    disk.mkdir()
+    mount = lambda size: ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)]
+    if sys.platform != "linux" or subprocess.run(mount("size=96k"), check=False, capture_output=True).returncode:
+        pytest.skip("no disk can be made here")
+    texts = [(name, f"{text} {' '.join(RNG.choice(WORDS, 400))}") for name, text in TEXTS]
+    arguments = {"text": SETTINGS, "shard_characters": 10_000}
+    try:
+        with contextlib.ExitStack() as stack:
+            pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers)) if workers else None
+            with pytest.raises(DataError, match=r"out: expected room on the disk, got none left .*the same again"):
+                prepare(iter(texts), out, executor=pool, **arguments)
+        kept = {path.name for path in out.iterdir()}
+        # Of two workers either may be the one whose shard found no room.
+        assert {COUNTED.format(shard) for shard in range(max(workers, 1))} & kept
+        assert not [name for name in kept if name.endswith(".tmp")]
+        subprocess.run(mount("remount,size=9m"), check=True)
+        lines = []
+        prepare(iter(texts), out, progress=lines.append, **arguments)
+        number = json.loads((out / DONE).read_text())["shards"]
+        assert len(lines) == 2 * number - len([name for name in kept if not name.startswith("prep")])
+        same(out, texts)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_a_vocabulary_by_hash_is_never_closed(tmp_path):

@@ -1,11 +1,15 @@
 """Rows in stores: the same as on disk; what a store does wrong is mended or said."""
 
+import socket
+import threading
+import time
+
 import jax
 import numpy as np
 import pytest
 
 from vijax.data import DataError, rows
-from vijax.data.streams import store
+from vijax.data.reading import store
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -86,20 +90,104 @@ def test_a_store_is_asked_again_and_then_named(memory, monkeypatch, fault, times
         found.read(found.blocks[0])
 
 
-@pytest.mark.slow
-def test_rows_of_an_object_store(monkeypatch):
-    server = pytest.importorskip("moto.server")
-    pytest.importorskip("s3fs")
-    running = server.ThreadedMotoServer(port=0)
-    running.start()
+class Hung:
+    """A file that does not answer."""
+
+    def __init__(self, file, over):
+        self.file, self.over = file, over
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+    def read(self, size=-1):
+        self.over.wait(30)
+        return self.file.read(size)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+
+
+@pytest.mark.parametrize("times", [3, 4])
+def test_a_store_that_hangs_is_left_after_a_time(memory, monkeypatch, times):
+    found = rows("memory://rows", "a")
+    left, right, over = [times], type(memory).open, threading.Event()
+
+    def opened(self, path, *arguments, **how):
+        file = right(self, path, *arguments, **how)
+        left[0] -= 1
+        return Hung(file, over) if left[0] >= 0 else file
+
+    monkeypatch.setattr(type(memory), "open", opened)
+    monkeypatch.setattr(store, "LIMIT_S", 0.1)
     try:
+        if times == 3:
+            assert np.array_equal(found.read(found.blocks[0]), np.arange(40.0))
+            return
+        with pytest.raises(
+            DataError, match=r"part-0.parquet: expected a store that .*no answer within 0\.1 s.*, 4 times"
+        ):
+            found.read(found.blocks[0])
+    finally:
+        over.set()
+
+
+def test_no_thread_is_left_of_requests_that_are_answered(memory):
+    found, before = rows("memory://rows", "a"), threading.active_count()
+    for block in 20 * found.blocks:
+        found.read(block)
+    assert threading.active_count() <= before + 1  # the last may be about to end
+
+
+def test_a_request_may_take_longer_if_it_is_large(monkeypatch):
+    asked = store.Asked()
+    with asked.of(10**9):
+        begun = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: begun + 500)
+        assert asked.late() is None
+        monkeypatch.setattr(time, "monotonic", lambda: begun + 1070)
+        assert "no answer within 1060.0 s" in str(asked.late())
+
+
+@pytest.mark.parametrize("damage", ["other", "cut", "torn"])
+def test_damage_is_said_at_once(memory, monkeypatch, damage):
+    """It is no outage: the file came whole."""
+    found = rows("memory://rows", "a")
+    with memory.open("/rows/part-0.parquet", "rb") as file:
+        right = file.read()
+    wrong = {"other": b"a,b\n1,2\n" * 99, "cut": right[: len(right) // 2], "torn": b"\0" * (len(right) // 2)}[damage]
+    wrong += right[len(wrong) :] if damage == "torn" else b""
+    with memory.open("/rows/part-0.parquet", "wb") as file:
+        file.write(wrong)
+    opened, times = type(memory).open, []
+    monkeypatch.setattr(type(memory), "open", lambda self, *a, **how: times.append(a) or opened(self, *a, **how))
+    with pytest.raises(DataError, match=r"part-0.parquet: expected a whole Parquet file, got an unreadable one"):
+        found.read(found.blocks[0])
+    assert len(times) == 1
+
+
+@pytest.mark.slow
+def test_rows_of_an_object_store(object_store):
+    object_store.mkdir("shards")
+    fill(object_store, "shards/rows")
+    assert np.array_equal(whole(rows("s3://shards/rows", "a")), np.arange(300.0))
+
+
+@pytest.mark.slow
+def test_an_object_store_that_takes_calls_and_says_nothing_is_named(monkeypatch):
+    """By the real client of S3, whose own limits are longer."""
+    pytest.importorskip("s3fs")
+    monkeypatch.setattr(store, "LIMIT_S", 1.0)
+    monkeypatch.setattr(store, "WAITS_S", (0.0, 0.0, 0.0))
+    with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*running.get_host_and_port()))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        files = fsspec.filesystem("s3")
-        files.mkdir("shards")
-        fill(files, "shards/rows")
-        assert np.array_equal(whole(rows("s3://shards/rows", "a")), np.arange(300.0))
-    finally:
-        running.stop()
+        fsspec.filesystem("s3").clear_instance_cache()
+        begun = time.monotonic()
+        with pytest.raises(DataError, match=r"s3://silent/rows: expected a store .*no answer within 1\.0 s.*, 4 times"):
+            rows("s3://silent/rows")
+        assert time.monotonic() - begun < 30

@@ -2,6 +2,8 @@
 
 import itertools
 import operator
+import subprocess
+import sys
 import warnings
 
 import jax
@@ -178,3 +180,34 @@ def test_a_loader_of_pytorch_is_an_iterable():
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(values.float()), batch_size=50, shuffle=True)
     run = fit(vi.data.stream(map(operator.itemgetter(0), loader), 400, shuffled=True), 8)
     assert float(run.posterior["bias"].alpha) == pytest.approx(101, rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_hundred_thousand_steps_hold_memory_descriptors_and_threads():
+    """What grows is the trace: 50 bytes a step."""
+    code = """
+import itertools, os, threading
+import jax, jax.numpy as jnp, numpy as np
+import vijax as vi
+mean = vi.model(
+    prior=vi.Product({"mean": vi.Normal.from_mean_variance(jnp.zeros(10), 1.0)}),
+    local_elbo=lambda s, y, key: ((y * s["mean"].value - 0.5 * s["mean"].square).sum(-1), None),
+)
+def batches(step):
+    return (np.random.default_rng(i).normal(1.0, 1.0, (32, 10)).astype(np.float32) for i in itertools.count(step))
+def look(p):
+    if p.step // 20_000 > len(marks):
+        resident = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmRSS"))
+        marks.append((int(resident), len(os.listdir("/proc/self/fd")), threading.active_count()))
+marks = []
+source = vi.data.stream(batches, forget=0.001)
+vi.fit(vi.svi(mean), source, key=jax.random.key(0), num_steps=100_000, callbacks=[look])
+print(*np.ravel(marks))
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    resident, descriptors, threads = np.array(result.stdout.split(), int).reshape(-1, 3).T
+    assert len(resident) == 5
+    assert resident[-1] - resident[0] < 10 * 1024
+    assert len(set(descriptors)) == 1
+    assert len(set(threads)) == 1

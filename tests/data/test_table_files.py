@@ -5,6 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
+from vijax.data.reading.checks import DataError
 from vijax.data.tables.synthetic_tables import GENERATORS
 from vijax.data.tables.table import Choice
 from vijax.data.tables.table_files import BUNDLED, read_columns, read_table
@@ -128,3 +129,26 @@ def test_the_generators_are_what_they_say():
     steps = read_columns("synthetic:sequences", num_rows=5000)["sequence"]
     lengths = np.bincount(steps.astype(int))[:-1]
     assert 30 <= lengths.min() <= lengths.max() <= 90
+
+
+def test_a_folder_of_parquet_files_and_an_address_are_one_table(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    fsspec = pytest.importorskip("fsspec")
+    for i in range(3):
+        table = arrow.table({"a": [i, i + 0.5], "kind": ["x", "y"]})
+        parquet.write_table(table, tmp_path / f"part-{i}.parquet")
+    files = fsspec.filesystem("memory")
+    files.put(str(tmp_path), "/tables", recursive=True)
+    try:
+        for source in (str(tmp_path), "memory://tables"):
+            found = read_table(source, Choice(target="kind", kind="binary"))
+            assert found.x[:, 0].tolist() == [0, 0.5, 1, 1.5, 2, 2.5]
+            assert found.classes == ("x", "y")
+        assert len(read_table("memory://tables/part-1.parquet")) == 2
+        with pytest.raises(DataError, match="got none"):
+            read_table("memory://nothing")
+    finally:
+        files.rm("/tables", recursive=True)
+    parquet.write_table(arrow.table({"b": [1]}), tmp_path / "part-3.parquet")
+    with pytest.raises(DataError, match="expected the columns 'a', 'kind' in each file, got 'b'"):
+        read_table(str(tmp_path))

@@ -84,7 +84,8 @@ def test_wrong_encoding_names_file_and_byte(tmp_path, read, name, before):
     path = write(tmp_path / name, before + '{"text": "caf\u00e9 noir"}', encoding="latin-1")
     place = path.read_bytes().index(b"\xe9")
     message = (
-        rf"{name}:2: expected utf-8 text, got the bytes .* at byte offset {place}\. To mend it: .*encoding='latin-1'"
+        rf"{name}:2: expected utf-8 text, got the bytes .* at byte offset {place}, in cp1252 "
+        rf"'{{\"text\": \"café noir\"}}'\. To mend it: pass encoding='cp1252' if that reads well, "
     )
     with pytest.raises(ValueError, match=message):
         list(read(path))
@@ -95,6 +96,12 @@ def test_wrong_encoding_in_a_folder(tmp_path):
     write(tmp_path / "a.txt", "fine")
     write(tmp_path / "b.txt", "caf\u00e9", encoding="latin-1")
     with pytest.raises(ValueError, match=r"b\.txt: expected utf-8 text, got the bytes b'\\xe9' at byte offset 3"):
+        list(text_folder(tmp_path))
+    write(tmp_path / "a.txt", "caf\u00e9", encoding="utf-16-le")
+    with pytest.raises(ValueError, match=r"a\.txt: .* To mend it: pass encoding='utf-16-le' or 'utf-16-be'"):
+        list(text_folder(tmp_path))
+    (tmp_path / "a.txt").write_bytes(b"\x81 \xa4")
+    with pytest.raises(ValueError, match=r"a\.txt: .* offset 0\. To mend it: pass the encoding the file was"):
         list(text_folder(tmp_path))
     with pytest.raises(ValueError, match="encoding: expected an encoding Python knows, got 'klingon'"):
         list(text_folder(tmp_path, dialect=Dialect("klingon")))

@@ -118,6 +118,20 @@ def test_completion_is_near_the_exact_predictive():
     assert np.abs(np.array(possible) - score.log_probs[0]).min() < 0.01
 
 
+@pytest.mark.parametrize("other", [TOPICS[:, ::-1], np.full((1, 4), 0.25)], ids=["of as many topics", "of one"])
+def test_completion_of_several_fits_averages_their_probabilities(other):
+    """By enumeration, as for one fit; words 0 and 3 are likely in other topics of the second."""
+    fits, words, alpha = [TOPICS, other], [0, 0, 1, 3], 0.3
+    score = document_completion(fits, alpha, corpus_of(words), jax.random.key(8), num_sweeps=5000)
+
+    def log_prob(first, second):
+        each = [predictive(first, topics, np.full(len(topics), alpha)) for topics in fits]
+        return sum(np.log(np.mean([p[w] for p in each])) for w in second)
+
+    halves = ((0, 0), (1, 3)), ((0, 1), (0, 3)), ((0, 3), (0, 1)), ((1, 3), (0, 0))
+    assert np.abs(np.array([log_prob(*both) for both in halves]) - score.log_probs[0]).min() < 0.01
+
+
 def predictive(first, topics, alpha):
     """p(next word | first words), by enumeration."""
     base = exact_log_prob(first, topics, alpha)

@@ -1,4 +1,4 @@
-"""Discrete chains: masks, both recursions, draws and memory; sums over all paths are in the laws."""
+"""Discrete chains: masks, draws and memory; sums over all paths are in the laws."""
 
 from __future__ import annotations
 
@@ -45,12 +45,9 @@ def weights_of_all_paths(initial, transition, unary, length: int) -> dict[tuple,
 def everything(initial, transition, unary, mask):
     args = (initial, transition, unary)
     value, gradient = jax.value_and_grad(chains.chain_log_normalizer, (0, 1, 2))(*args, mask)
-    parallel, by_tree = jax.value_and_grad(chains.chain_log_normalizer_parallel, (0, 1, 2))(*args, mask)
     return {
         "value": value,
         "gradient": gradient,
-        "parallel": parallel,
-        "parallel_gradient": by_tree,
         "entropy": chains.chain_entropy(*args, mask),
         "mode": chains.chain_mode(*args, mask),
         "draws": chains.chain_sample(jax.random.key(0), *args, mask, (4000,)),
@@ -71,7 +68,7 @@ def test_masked_chains_are_shorter_chains(shared: bool, x64) -> None:
         log_weights = np.array(list(weights.values()))
         log_normalizer = np.logaddexp.reduce(log_weights)
         probs = np.exp(log_weights - log_normalizer)
-        np.testing.assert_allclose([got["value"], got["parallel"]], log_normalizer, atol=1e-12)
+        np.testing.assert_allclose(got["value"], log_normalizer, atol=1e-12)
         np.testing.assert_allclose(got["entropy"], -np.sum(probs * np.log(probs)), atol=1e-12)
         stats = [np.zeros(np.shape(a)) for a in args]
         for z, p in zip(weights, probs, strict=True):
@@ -81,9 +78,8 @@ def test_masked_chains_are_shorter_chains(shared: bool, x64) -> None:
                     (stats[1] if shared else stats[1][t - 1])[z[t - 1], state] += p
             if z:
                 stats[0][z[0]] += p
-        for mine, tree, want in zip(got["gradient"], got["parallel_gradient"], stats, strict=True):
+        for mine, want in zip(got["gradient"], stats, strict=True):
             np.testing.assert_allclose(mine, want, atol=1e-12)
-            np.testing.assert_allclose(tree, want, atol=1e-12)
         assert tuple(got["mode"][:length]) == max(weights, key=weights.get)
         assert not got["mode"][length:].any()
         assert not got["draws"][:, length:].any()

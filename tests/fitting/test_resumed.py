@@ -210,8 +210,10 @@ READY = {  # of each model that has an exact E-step, or one that finds its one o
     "mixture": (lambda: vi.models.mixture(vi.models.emission.full_gaussian(2, 2)), ROWS, 1e-5),
     "dp_mixture": (lambda: vi.models.dp_mixture(vi.models.emission.unit_gaussian(3, dim=2)), ROWS, 1e-5),
     "hmm": (lambda: vi.models.hmm(vi.models.emission.diagonal_gaussian(2, 2)), SEQUENCES, 1e-5),
+    "arhmm": (lambda: vi.models.arhmm(2, 2), SEQUENCES, 1e-4),
     "linear_gaussian_state_space": (lambda: vi.models.linear_gaussian_state_space(2, 1), SEQUENCES, 1e-4),
     "lda": (lambda: vi.models.lda(2, 5, alpha=1.0, estep=SURE), COUNTS, 1e-4),
+    "hdp": (lambda: vi.models.hdp(2, 5, estep=SURE), COUNTS, 1e-4),
     "simple_mixture": (lambda: vi.models.simple_mixture(2, 5), COUNTS, 1e-5),
     "gap_nmf": (lambda: vi.models.gap_nmf(5, 2, estep=SURE), COUNTS, 1e-4),
     "factor_analysis": (lambda: vi.models.factor_analysis(2, 1), ROWS, 1e-4),
@@ -220,9 +222,11 @@ READY = {  # of each model that has an exact E-step, or one that finds its one o
     "hierarchical_probit_regression": (lambda: vi.models.hierarchical_probit_regression(2), SIGNED, 1e-4),
     "multilevel_logistic_regression": (lambda: vi.models.multilevel_logistic_regression(2), SIGNED, 1e-4),
 }
-SLOW = {"lda", "gap_nmf", "factor_analysis", "hierarchical_probit_regression", "multilevel_logistic_regression"}
+SLOW = {"lda", "hdp", "gap_nmf", "factor_analysis", "hierarchical_probit_regression", "multilevel_logistic_regression"}
 OTHERS = {
     "ctm": "its E-step samples: the bound is an estimate",
+    "recurrent_slds": "coupled chains have several optima, as below",
+    "slds": "coupled chains have several optima, as below",
     "factorial_hmm": "coupled chains have several optima, of which those remembered may be better",
     "gp": "refused", "glm": "refused", "logistic_regression": "refused", "vae": "points", "svae": "points",
     "hpf": "refused", "plsa": "made for given rows", "stochastic_block_model": "one graph",
@@ -244,6 +248,8 @@ def test_every_ready_model_has_a_row_or_a_reason():
     }
     assert READY.keys() | OTHERS.keys() == set(vi.models.__all__) - no_models - {
         "response",
+        "after_slds",
+        "with_covariates",
         "as_potentials",
         "recommend",
         "new_items",

@@ -46,3 +46,12 @@ def test_every_public_name_is_listed(module):
     known = {name.rsplit(".", 1)[-1] for name in listed()}
     public = set(importlib.import_module(module).__all__) - set(PARTS.split())
     assert not public - known
+
+
+def test_names_in_the_text_are_there():
+    """`vi.` and `vijax.` names of README and pages, in code and in sentences."""
+    root = API.parents[1]
+    for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
+        for name in re.findall(r"(?<![\w./])(?:vi|vijax)((?:\.[A-Za-z_]\w*)+)", page.read_text()):
+            if not name.endswith((".toml", ".py")):
+                found(f"vijax{name}")

@@ -1,4 +1,5 @@
-"""The Python of the README and of docs/examples.md runs; continuous integration runs the README's test command."""
+"""The Python of the README, docs/examples.md and docs/scikit-learn.md runs; so does the README's test command, in
+continuous integration."""
 
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 BLOCKS = [
     block
-    for text in (README, (ROOT / "docs" / "examples.md").read_text())
+    for text in (README, *((ROOT / "docs" / page).read_text() for page in ("examples.md", "scikit-learn.md")))
     for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 ]
 """The README's first."""

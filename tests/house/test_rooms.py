@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import functools
 import importlib
 import runpy
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ ROOMS = [
     "scale",
     "fitting",
     "algorithms",
+    "growing",
     "reference",
     "trust",
     "automatic",
@@ -51,7 +53,11 @@ PATHS = {
     ".".join(("vijax", *p.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): p
     for p in sorted(PACKAGE.rglob("*.py"))
 }
-TREES = {name: ast.parse(path.read_text()) for name, path in PATHS.items()}
+
+
+@functools.cache
+def tree(name: str) -> ast.Module:
+    return ast.parse(PATHS[name].read_text())
 
 
 def imports(name: str) -> Iterator[tuple[str, bool]]:
@@ -67,14 +73,14 @@ def imports(name: str) -> Iterator[tuple[str, bool]]:
                 yield from ((alias.name, late) for alias in child.names if alias.name in PATHS)
             yield from walk(child, late or isinstance(child, ast.FunctionDef | ast.Lambda))
 
-    yield from walk(TREES[name], False)
+    yield from walk(tree(name), False)
 
 
 def defined(package: str, name: str) -> str:
     """The module of a name that a package hands on."""
     if f"{package}.{name}" in PATHS:
         return f"{package}.{name}"
-    for node in TREES[package].body if PATHS[package].name == "__init__.py" else ():
+    for node in tree(package).body if PATHS[package].name == "__init__.py" else ():
         if isinstance(node, ast.ImportFrom) and name in {alias.asname or alias.name for alias in node.names}:
             return defined(node.module or "", name)
     return package
@@ -86,15 +92,16 @@ def room(name: str) -> str:
     return "algorithms" if first in ("algorithms", "free_algorithms", "row") else "top" if first in TOP else first
 
 
-GRAPH = {name: list(imports(name)) for name in PATHS}
-"""Imports of all modules but the front door, `vijax/__init__.py`."""
-del GRAPH["vijax"]
+@functools.cache
+def graph() -> dict[str, list[tuple[str, bool]]]:
+    """Imports of all modules but the front door, `vijax/__init__.py`."""
+    return {name: list(imports(name)) for name in PATHS if name != "vijax"}
 
 
 def test_rooms_import_those_before_them() -> None:
     up = [
         (name, target, late)
-        for name, targets in GRAPH.items()
+        for name, targets in graph().items()
         for target, late in targets
         if target != "vijax" and ROOMS.index(room(target)) > ROOMS.index(room(name))
     ]
@@ -111,12 +118,12 @@ def test_there_is_no_circle() -> None:
         assert state[name] != 1, f"a circle: {' -> '.join((*path, name))}"
         if state[name] == 0:
             state[name] = 1
-            for target, late in GRAPH.get(name, ()):
+            for target, late in graph().get(name, ()):
                 if target != name and not (late and (name, target) in ASKED_LATE):
                     visit(target, (*path, name))
             state[name] = 2
 
-    for name in GRAPH:
+    for name in graph():
         visit(name, ())
 
 

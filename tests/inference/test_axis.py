@@ -50,30 +50,6 @@ def test_devices(name):
     assert done.stdout.strip() == f"{DEVICES} []", done.stderr[-2000:]
 
 
-ON_DEVICES = """
-import jax, vijax as vi, numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-from tests.axis_cases import mixture, Y
-mesh = Mesh(np.array(jax.devices()), ("data",), axis_types=(AxisType.Auto,))
-data = jax.device_put(np.float32(Y), NamedSharding(mesh, PartitionSpec("data")))
-vi.fit(vi.cavi(mixture()), data, num_steps=1, key=jax.random.key(0))
-"""
-
-
-def test_a_fit_of_data_on_many_devices_says_that_it_uses_one():
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
-    done = subprocess.run(
-        [sys.executable, "-c", ON_DEVICES],
-        env={**os.environ, "XLA_FLAGS": flags},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
-    assert "data: they are split over 8 devices, and vijax.fit computes on one" in done.stderr
-    assert "vijax.fit(..., mesh=vijax.scale.mesh(8))" in done.stderr
-
-
 def test_every_row_has_a_case():
     """Those that the table of `vijax.algorithms` names."""
     rows = re.findall(r"^\| `(\w+)` \|", algorithms.__doc__, re.MULTILINE)

@@ -77,9 +77,10 @@ MIXED = {
 
 def test_the_registry_has_every_update():
     """Those of sites are checked where there are any (tests/inference/test_pg_svi.py); plain gradients in natural
-    parameters would never arrive here, and solve their own problem in tests/inference/test_divergences.py."""
+    parameters would never arrive here, and solve their own problem in tests/inference/test_divergences.py; `reflected`
+    has no optimum (tests/inference/test_sgrld.py)."""
     exported = {x for x in vars(vi.update).values() if isinstance(x, type) and issubclass(x, vi.update.Update)}
-    others = {vi.update.Update, vi.update.block, vi.update.exact_mean, vi.update.euclidean}
+    others = {vi.update.Update, vi.update.block, vi.update.exact_mean, vi.update.euclidean, vi.update.reflected}
     assert exported - others == {type(update) for update, _ in UPDATES.values()}
 
 

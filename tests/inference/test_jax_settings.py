@@ -3,6 +3,8 @@
 A user who switches one on looks for mistakes of their own, and must not be led to those of vijax.
 """
 
+import contextlib
+
 import jax
 import numpy as np
 import pytest
@@ -11,12 +13,15 @@ import vijax as vi
 from tests.axis_cases import CASES, SEQUENCES, Y
 from vijax.data import Corpus
 
-SETTINGS = {
-    "debug_nans": lambda: jax.debug_nans(True),
-    "rank_promotion": lambda: jax.numpy_rank_promotion("raise"),
-    "tracer_leaks": lambda: jax.checking_leaks(),
-    "strict_types": lambda: jax.numpy_dtype_promotion("strict"),
-}
+
+@contextlib.contextmanager
+def while_traced():
+    """Those by which JAX looks at a program as it is traced, at once: each raises of its own."""
+    with jax.numpy_rank_promotion("raise"), jax.checking_leaks(), jax.numpy_dtype_promotion("strict"):
+        yield
+
+
+SETTINGS = {"debug_nans": lambda: jax.debug_nans(True), "rank_promotion, tracer_leaks, strict_types": while_traced}
 WITH_GAPS = np.where(np.random.default_rng(0).random(Y.shape) < 0.2, np.nan, Y)
 WITH_GAPS[:2] = Y[:2]
 COUNTS = Corpus.from_counts(np.random.default_rng(0).poisson(1.0, (16, 12)))

@@ -130,6 +130,12 @@ def test_bare_data_are_what_the_wrapper_says():
         assert [sized.step(KEY, state, y)[1].num_groups for y in (Y, vi.Minibatch(Y, 40.0))] == [num_groups, 40.0]
     with pytest.raises(ValueError, match=r"^num_groups: expected a positive number"):
         vi.part_of(alg, 0)
+    topics, counts = vi.svi(lda(), num_groups=64), np.ones((4, 6), np.float32)
+    state = jax.eval_shape(topics.init, KEY)
+    with pytest.raises(
+        ValueError, match=r"^batch: expected a tuple of vijax\.Documents, got an array of shape \(4, 6\)"
+    ):
+        jax.eval_shape(topics.step, KEY, state, counts)
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------

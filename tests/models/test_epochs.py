@@ -59,6 +59,7 @@ CASES = {  # a model, data of N groups, algorithms of the fast suite
 DOCUMENTS = {
     "lda": (lambda: vi.models.lda(2, 6), ("cavi", "ssvi")),
     "lda cvb0": (lambda: vi.models.lda(2, 6, estep=vi.estep.cvb0()), ("ssvi_a",)),
+    "hdp": (lambda: vi.models.hdp(2, 6), ()),
     "simple_mixture": (lambda: vi.models.simple_mixture(2, 6), ("cavi",)),
     "ctm": (lambda: vi.models.ctm(2, 6, num_samples=8), ()),
 }

@@ -54,8 +54,13 @@ def test_splines_keep_their_knots_in_new_rows():
     ("text", "more", "said"),
     [
         ("y ~ x + x | g", {}, "bars in parentheses"),
-        ("y ~ zz", {}, "zz"),
+        ("y ~ x + counts", {}, r"formula: .* a column 'counts' in the table, got columns .*Did you mean 'count'\?"),
+        ("y ~ np.log(zz)", {}, "'zz' in the table, got columns"),
         ("y ~ x + (1 | k)", {}, "a column 'k'"),
+        ("y ~ x", {"weights": "lbel"}, "weights: .*Did you mean 'label'"),
+        ("h ~ x", {"family": "categorical", "base": "z"}, r"base: expected a category of h: \['u', 'v', 'w'\]"),
+        ("y ~ x", {"base": "u"}, 'base: expected None, but for family "categorical"'),
+        ("one ~ x + 1", {"family": "categorical", "priors": {"x": ("normal", 0, 1)}}, r"'x\[b\]'"),
         ("y", {}, "response ~ terms"),
         ("y ~ x + (1 | g) + (x | g)", {}, "each effect of g once"),
         ("y ~ x", {"family": "poisson"}, 'counts 0, 1, 2, ... for "poisson"'),
@@ -268,6 +273,22 @@ def test_several_factors_of_counts_are_laplace_and_their_gradient():
 
 
 # --- fits: dear by compilation --------------------------------------------------------------------------------------
+def check_arviz(fit, g, y):
+    """Effects of groups stand beside the unknowns of the same draws: of a normal law they are normal given these, with
+    mean (sum of residuals) / (n + sigma^2 / tau^2)."""
+    pytest.importorskip("arviz")
+    posterior = fit.to_arviz(jax.random.key(4), 4000)["posterior"]
+    effects = posterior["1|g"]
+    assert effects.dims == ("chain", "draw", "g__factor_dim")
+    assert effects["g__factor_dim"].values.tolist() == [str(k) for k in range(6)]
+    mean, tau, sigma = (posterior[name].values[0] for name in ("Intercept", "1|g_sigma", "sigma"))
+    sums = np.stack([y[g == k].sum() - 5 * mean for k in range(6)], 1)
+    precision = 5 / sigma**2 + 1 / tau**2
+    scaled = (effects.values[0] - sums / sigma[:, None] ** 2 / precision[:, None]) * np.sqrt(precision)[:, None]
+    assert np.abs(scaled.mean(0)).max() < 0.08  # five standard errors
+    np.testing.assert_allclose(scaled.std(0), 1.0, atol=0.06)
+
+
 def test_a_fit_has_the_exact_moments_of_spreads_and_predicts():
     """Few groups, whose spread is hardly known: against a grid over both deviations, all else integrated out."""
     rng = np.random.default_rng(1)
@@ -291,6 +312,7 @@ def test_a_fit_has_the_exact_moments_of_spreads_and_predicts():
         spread = np.sqrt((values - exact) ** 2 @ own)
         assert abs(found[name][0] - exact) < 0.1 * spread, name
         assert abs(found[name][1] / spread - 1) < 0.1, name
+    check_arviz(fit, g, y)
     seen = fit.predict({"g": [0, 99]}, key=jax.random.key(1))
     assert seen.sd[1] > 1.5 * seen.sd[0]  # nothing is known of group 99
     assert np.all((seen.lowest < seen.low) & (seen.high < seen.highest))
@@ -329,3 +351,82 @@ def test_published_fits():
     for name, (mean, error) in wanted.items():
         assert abs(found[name][0] - mean) < 0.4 * error, name
         assert abs(found[name][1] / error - 1) < 0.25, name
+
+
+# --- families of counts with zeros of their own, and of ordered categories -------------------------------------------
+ETA, COUNTS = np.linspace(-2, 2, 5), np.arange(40.0)
+
+
+def scipy_counts(name):
+    """The law, its parameters, and its exact probabilities of counts and its means."""
+    kind, _, plain_name = name.rpartition("_")
+    law, mean = LAWS[name], np.exp(ETA)[:, None]
+    plain = stats.poisson(mean) if plain_name == "poisson" else stats.nbinom(1.5, 1.5 / (1.5 + mean))
+    some = plain.sf(0) if kind == "hurdle" else 1.0
+    of_counts = plain.pmf(COUNTS) / some * ((COUNTS > 0) | (kind != "hurdle"))
+    aux = {name: x for name, x in {"psi": 0.6, "alpha": 1.5}.items() if name in law.aux}
+    return law, aux, 0.6 * of_counts + 0.4 * (COUNTS == 0), (0.6 * plain.mean() / some)[:, 0]
+
+
+WITH_ZEROS = [name for name in LAWS if name.startswith(("zero_inflated", "hurdle"))]
+
+
+@pytest.mark.parametrize("name", WITH_ZEROS)
+def test_counts_with_zeros_are_those_of_scipy(name):
+    law, aux, wanted, mean = scipy_counts(name)
+    got = jax.jit(lambda y, z: law.log_prob(aux, 1.0, y, z))(COUNTS[None], ETA[:, None])
+    np.testing.assert_allclose(got, np.log(wanted), rtol=2e-5, atol=2e-5)
+    one = {name: np.array([x]) for name, x in aux.items()}
+    np.testing.assert_allclose(law.mean(one, ETA[None])[0], mean, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", WITH_ZEROS)
+def test_draws_of_counts_with_zeros_have_their_law(name):
+    law, aux, wanted, _ = scipy_counts(name)
+    draw = jax.jit(lambda key, z: law.of(aux, 1.0).sample(key, z))(jax.random.key(0), jnp.repeat(ETA, 20_000))
+    shares = np.stack([np.bincount(x.astype(int), minlength=40)[:40] for x in np.asarray(draw).reshape(5, -1)]) / 20_000
+    assert np.all(np.abs(shares - wanted) < 5 * np.sqrt(wanted / 20_000) + 1e-4)
+
+
+def test_ordered_categories_are_differences_of_logistic_laws():
+    """The density of a table with text in the order of a column of pandas, against SciPy at the named unknowns."""
+    pandas = pytest.importorskip("pandas")
+    order = ["low", "middle", "high"]
+    kind = pandas.CategoricalDtype(order, ordered=True)
+    column = pandas.Series(np.array(order)[RNG.integers(3, size=24)]).astype(kind)
+    frame = pandas.DataFrame({"rating": column, "x": 5 + TABLE["x"], "h": TABLE["h"]})
+    model = vi.glmm("rating ~ x + h", frame, family="cumulative")
+    assert model.names == ["x", "h[v]", "h[w]", "threshold[0]", "threshold[1]"]
+    assert model.design.levels == tuple(order)
+    np.testing.assert_array_equal(model.design.seen(frame)[0], column.cat.codes)
+    with pytest.raises(ValueError, match="categories of rating that training has"):
+        model.design.seen({"rating": ["none"]})
+    values = jax.jit(model.free.values_at)(jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.4))
+    form = model.density_form
+    named, log_lik = jax.jit(lambda v, d: (form.named(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d))))(
+        values, model.data
+    )
+    cuts = np.array([-np.inf, named["threshold[0]"], named["threshold[1]"], np.inf])
+    eta = model.design.rows.x @ [float(named[label]) for label in model.design.labels]
+    each = np.diff(stats.logistic.cdf(cuts - eta[:, None]))
+    np.testing.assert_allclose(log_lik, np.log(each[np.arange(24), column.cat.codes]).sum(), rtol=1e-4)
+    aux = {name: np.asarray(x)[None] for name, x in form.others(named).items()}
+    np.testing.assert_allclose(model.law.mean(aux, eta[None])[0], each, atol=1e-5)
+    draw = jax.jit(model.law.of(form.others(named), 1.0).sample)
+    shares = np.asarray(draw(jax.random.key(0), jnp.tile(jnp.float32(eta), (4000, 1))))[..., None] == np.arange(3)
+    np.testing.assert_allclose(shares.mean(0), each, atol=0.04)
+
+
+def test_predictions_of_ordered_categories_are_probabilities():
+    """Dear by compilation: with groups, ones that training has not seen too."""
+    rng = np.random.default_rng(2)
+    g, x = np.repeat(np.arange(10), 20), rng.normal(size=200)
+    y = np.searchsorted([-1, 1], x + 0.7 * rng.normal(size=10)[g] + rng.logistic(size=200))
+    model = vi.glmm("y ~ x + (1 | g)", {"y": y, "x": x, "g": g}, family="cumulative")
+    fit = vi.auto(model, model.data, key=jax.random.key(0))
+    seen = fit.predict({"x": [0.0, 9.0], "g": [0, 99]}, key=jax.random.key(1))
+    np.testing.assert_allclose(seen.mean.sum(1), 1, rtol=1e-5)
+    assert seen.mean[1, 2] > 0.9
+    assert seen.highest.tolist() == [2, 2]
+    assert abs(model.replicated(fit, jax.random.key(2)).mean() - y.mean()) < 0.1
+    assert model.log_lik(fit, jax.random.key(3), 50).shape == (50, 200)

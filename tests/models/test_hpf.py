@@ -6,6 +6,7 @@ import types
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import scipy.sparse as sp
 from scipy import stats
@@ -13,6 +14,7 @@ from scipy.special import gammaln, psi
 
 import vijax as vi
 import vijax.sklearn as vs
+from vijax.families.scalar.gamma_by_row import GammaByRow
 from vijax.models import hpf, new_items, recommend
 
 K, ITEMS, USERS = 3, 12, 20
@@ -134,9 +136,14 @@ def test_prior_of_items_given_their_rates_and_features():
             (hpf(K, ITEMS, features=features, **GIVEN), features @ slopes),
         ):
             hyper = {**model.hyper, "feature_weights": jnp.asarray(slopes)}
-            prior = model.prior(hyper)
-            found = sum(jnp.sum(prior[name].log_prob(x)) for name, x in (("items", items), ("item_rates", rates)))
-            found += model.global_elbo(hyper, stats_at(items, rates))
+
+            @jax.jit
+            def of_globals(values, hyper, model=model):
+                prior = model.prior(hyper)
+                own = sum(jnp.sum(prior[name].log_prob(x)) for name, x in values.items())
+                return own + model.global_elbo(hyper, stats_at(values["items"], values["item_rates"]))
+
+            found = of_globals({"items": items, "item_rates": rates}, hyper)
             wanted = stats.gamma.logpdf(items, 0.5, scale=np.exp(tilt) / rates[:, None]).sum() + of_rates
             np.testing.assert_allclose(found, wanted, rtol=1e-10)
 
@@ -147,7 +154,7 @@ def test_bound_of_a_user_is_below_the_evidence_and_near():
         given = {"a": 2.0, "user_shape": 3.0, "user_rate": 1.5}
         items = np.array([[0.3], [1.1], [0.7]])
         model = hpf(1, 3, estep=vi.estep.mean_field(300, 1e-12), **given)
-        for counts in ([[4, 0, 1]], [[0, 0, 0], [0, 0, 1]]):
+        for counts in ([[4, 0, 1], [1, 0, 1]], [[0, 0, 0], [1, 0, 1]]):  # of one shape: one program
             bound = said_of(model, stats_at(items, np.ones(3)), np.array(counts)).per_group[0][0]
             x, t = np.exp(np.linspace(-8, 4, 700))[:, None], np.exp(np.linspace(-9, 4, 700))[None]
             joint = stats.gamma.pdf(x, 3.0, scale=1.5 / 3.0) * stats.gamma.pdf(t, 2.0, scale=1 / x)
@@ -203,6 +210,77 @@ def test_recommendations_are_those_of_the_expected_counts():
             recommend(fit, users, n)
 
 
+def test_steps_by_items_are_the_dense_ones():
+    """In float64, with items that no batch has for many steps; steps so large that the scale is folded on the way."""
+    counts = planted(60, 80)
+    with jax.enable_x64(True):
+
+        def fit(lazy):
+            alg = vi.svi(hpf(3, 80), lazy=lazy, penalty_every=1, step_size=vi.step_size.constant(0.9))
+            return vi.fit(alg, counts, batch_size=6, num_steps=20, key=jax.random.key(0))
+
+        dense, lazy = fit(False), fit(True)
+        assert isinstance(lazy.state.posterior["items"], GammaByRow)
+        for name in ("items", "item_rates"):
+            for a, b in zip(jax.tree.leaves(dense.posterior[name]), jax.tree.leaves(lazy.posterior[name]), strict=True):
+                np.testing.assert_allclose(b, a, rtol=1e-12)
+        np.testing.assert_allclose(lazy.trace["elbo"], dense.trace["elbo"], rtol=1e-12)
+
+
+def test_covariates_of_a_user_change_the_scale_of_the_weights():
+    """theta ~ Gamma(a, xi t) is theta t ~ Gamma(a, xi): a user with tilts t at items beta is one at items beta / t, and
+    is bounded alike."""
+    with jax.enable_x64(True):
+        items = RNG.gamma(1.0, size=(ITEMS, K)) + 0.1
+        estep, at = vi.estep.mean_field(300, 1e-12), jnp.asarray([0.5, -0.25, 1.0])
+        model = hpf(K, ITEMS, num_covariates=1, estep=estep, **GIVEN)
+        users = vi.models.with_covariates(COUNTS[:2], [[1.0], [0.0]])
+        batch = vi.data.full_batch(users, num_buckets=1)[0]
+
+        def bound(weights, items):
+            hyper = {**model.hyper, "user_weights": weights[None]}
+            found = model.local_elbo(hyper, stats_at(items, np.ones(ITEMS)), batch, jax.random.key(0), estep)
+            return found.per_group[0], found.total
+
+        ask = jax.jit(jax.value_and_grad(lambda *x: bound(*x)[::-1], has_aux=True))
+        (_, tilted), slope = ask(at, jnp.asarray(items))
+        (_, plain), _ = ask(jnp.zeros(K), jnp.asarray(items * np.exp(at)))
+        first = int(np.flatnonzero(batch.data[0].covariates[:, 0])[0])
+        np.testing.assert_allclose(tilted[first], plain[first], rtol=1e-9)
+        (_, other), _ = ask(jnp.zeros(K), jnp.asarray(items))
+        np.testing.assert_allclose(tilted[1 - first], other[1 - first], rtol=1e-12)
+        for k in range(K):
+            up, down = (ask(at + e * np.eye(K)[k], jnp.asarray(items))[0][0] for e in (1e-5, -1e-5))
+            np.testing.assert_allclose(slope[k], (up - down) / 2e-5, rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_covariates_serve_users_who_took_nothing(seed: int):
+    """Two kinds of users, told apart by a number; 200 of them in training. Numbers of other users do not serve."""
+    rng = np.random.default_rng(seed)
+    kind = np.arange(400) % 2
+    numbers = np.stack([kind - 0.5, rng.normal(size=400)], 1)
+    means = np.where(np.eye(2)[kind] > 0, 2.0, 0.1)
+    items = rng.gamma(0.3, 0.3, (2, 60))
+    counts = rng.poisson(means * rng.gamma(2.0, 0.5, (400, 1)) @ items)
+    # The first row is of training: users who all took nothing are refused.
+    new, zeros = np.r_[0, 200:400], np.zeros((200, 60), int)
+    nothing, hidden = sp.csr_array(np.r_[counts[:1], zeros]), sp.csr_array(np.r_[zeros[:1], counts[200:]])
+    rank = lambda weights, items: vi.evaluate.ranking(weights, items, nothing, hidden).mean
+    found = {"by the truth": rank(means[new], items.T)}
+    for name, x in (("shuffled", numbers[rng.permutation(400)]), ("own", numbers), ("none", None)):
+        users = lambda c, at, x=x: vi.data.read(c) if x is None else vi.models.with_covariates(c, x[at])
+        learn = {} if x is None else {"learn": vi.learn("user_weights", optimizer=optax.adam(0.05))}
+        alg = vi.cavi(hpf(2, 60, num_covariates=0 if x is None else 2), **learn)
+        fit = vi.fit(alg, users(counts[:200], slice(200)), num_steps=150, key=jax.random.key(0))
+        found[name] = rank(fit.predict(users(nothing, new)), fit.posterior["items"].mean())
+    half = (found["none"] + found["by the truth"]) / 2
+    assert found["none"] < half < found["own"] < found["by the truth"]
+    assert found["shuffled"] < half
+    assert np.isfinite(fit.score(users(counts[:200], slice(200)), key=jax.random.key(0)).mean)
+
+
 @pytest.mark.slow
 def test_minibatches_reach_the_bound_of_all_data():
     counts = planted(2000, 100)
@@ -240,11 +318,19 @@ def test_weights_of_features_are_found_and_serve_new_items():
 WRONG = {
     "num_items": lambda: hpf(3, 0),
     "a: ": lambda: hpf(3, 4, a=0.0),
+    "users: expected users with 2 covariates, got 0": lambda: vi.fit(
+        vi.cavi(hpf(3, ITEMS, num_covariates=2)), COUNTS, num_steps=1, key=jax.random.key(0)
+    ),
     "feedback: ": lambda: hpf(3, 4, feedback="stars"),
     r"features: expected shape \(4, D\)": lambda: hpf(3, 4, features=np.ones((5, 2))),
     "features: expected finite": lambda: hpf(3, 4, features=np.full((4, 2), np.nan)),
     "estimand: expected one that keeps the priors of a hierarchical": lambda: vi.em(hpf(3, 4)),
-    "by_words": lambda: vi.svi(hpf(3, 4), lazy=True),
+    "by_words: expected a model of documents with tables": lambda: vi.svi(
+        hpf(3, 4, features=np.ones((4, 1))), lazy=True
+    ),
+    r"by_words: expected mean_field\(\) for 'items'": lambda: vi.ssvi_a(hpf(3, 4), lazy=True),
+    "by_words: expected a step of all globals at once": lambda: vi.cavi(hpf(3, 4), lazy=True),
+    "by_words: expected fixed": lambda: vi.svi(hpf(3, 4), lazy=True, learn=("item_rate",)),
     "fit: expected a fit of": lambda: recommend(types.SimpleNamespace(posterior={"topics": None}), COUNTS),
 }
 

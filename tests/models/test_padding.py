@@ -60,7 +60,7 @@ def said(model, data, weights, num_groups=7.0):
     stats = model.prior({}).expected_stats()
     batch = vi.Minibatch(data, num_groups, weights)
     total = lambda s: (lambda out: (out.total, out.num_groups))(model.local_elbo({}, s, batch, KEY, model.estep))
-    (value, size), grad = jax.value_and_grad(total, has_aux=True)(stats)
+    (value, size), grad = jax.jit(jax.value_and_grad(total, has_aux=True))(stats)
     return value, size, grad
 
 
@@ -121,7 +121,9 @@ def test_starts_from_a_padded_minibatch_are_those_of_its_rows_scaled():
 def test_rows_of_weight_zero_pull_no_centre():
     """With the two at 100 as members, their centre would leave 4 and 5 to the other one."""
     points = jnp.array([[-5.0], [-4.0], [4.0], [5.0], [100.0], [100.0]])
-    labels = vi.init.nearest_labels(KEY, points, jnp.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0]), 2, 5)
+    labels = jax.jit(vi.init.nearest_labels, static_argnums=(3, 4))(
+        KEY, points, jnp.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0]), 2, 5
+    )
     left, right = int(labels[0]), int(labels[3])
     assert left != right
     assert labels[:4].tolist() == [left, left, right, right]
@@ -172,8 +174,9 @@ def test_starts_of_ready_models_read_no_padding(name, monkeypatch):
     far = jax.tree.map(lambda x: x if x.dtype == bool else np.concatenate([9 * x[:1], x[1:]]), data)
     padded = jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[:1], 3, axis=0)]), far)
     alg = vi.cavi(make())
-    alone = alg.init(jax.random.key(0), vi.Minibatch(far, 5.0)).posterior
+    init = jax.jit(alg.init)
+    alone = init(jax.random.key(0), vi.Minibatch(far, 5.0)).posterior
     weights = np.float32([1] * 5 + [0] * 3)
-    other = alg.init(jax.random.key(0), vi.Minibatch(padded, 5.0, weights)).posterior
+    other = init(jax.random.key(0), vi.Minibatch(padded, 5.0, weights)).posterior
     for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(other), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)

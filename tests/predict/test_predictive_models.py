@@ -60,10 +60,16 @@ CASES = {  # model, algorithm, data, sizes or None, shape of a draw by sizes, sh
     ),
     "hmm": (lambda: vi.models.hmm(emission.full_gaussian(2, 2)), vi.cavi, SEQUENCES, [4, 2], (2, 4, 2), (2, 5, 2)),
     "factorial_hmm": (lambda: vi.models.factorial_hmm(2, 2, 2), vi.cavi, SEQUENCES, [4], (1, 4, 2), (2, 5, 2)),
+    "arhmm": (lambda: vi.models.arhmm(2, 2), vi.cavi, SEQUENCES, None, (2, 5, 2), (2, 5, 2)),
+    "recurrent_slds": (
+        lambda: vi.models.recurrent_slds(2, 2, 1), vi.cavi, SEQUENCES, [4], (1, 4, 2), (2, 5, 2),
+    ),
+    "slds": (lambda: vi.models.slds(2, 2, 1), vi.cavi, SEQUENCES, [4], (1, 4, 2), (2, 5, 2)),
     "linear_gaussian_state_space": (
         lambda: vi.models.linear_gaussian_state_space(2, 1), vi.cavi, SEQUENCES, [4], (1, 4, 2), (2, 5, 2),
     ),
     "lda": (lambda: vi.models.lda(2, 5), vi.svi, COUNTS, [9, 4], (2, 5), (8, 5)),
+    "hdp": (lambda: vi.models.hdp(2, 5), vi.svi, COUNTS, [9, 4], (2, 5), (8, 5)),
     "ctm": (lambda: vi.models.ctm(2, 5), vi.svi, COUNTS, [9, 4], (2, 5), (8, 5)),
     "simple_mixture": (lambda: vi.models.simple_mixture(2, 5), vi.cavi, COUNTS, [9, 4], (2, 5), (8, 5)),
     "plsa": (lambda: vi.models.plsa(2, 8, 5), vi.map, ENTRIES, [3] * 8, (8, 5), (8, 5)),
@@ -103,7 +109,7 @@ NO_MODELS = {
     "population",
     "rates_matrix",
 }
-NO_MODELS |= {"response", "as_potentials", "recommend", "new_items"}
+NO_MODELS |= {"after_slds", "response", "as_potentials", "recommend", "new_items", "with_covariates"}
 
 
 def test_every_model_has_a_case():

@@ -8,7 +8,7 @@ import pytest
 
 import vijax as vi
 from tests.programs import compiled
-from vijax.reference import short_chains
+from vijax.reference import metropolis_hastings, short_chains
 
 pytest.importorskip("blackjax")
 
@@ -39,6 +39,17 @@ def test_a_q_that_is_the_posterior_stays():
                 np.testing.assert_array_less(b, 0.12)
         assert moved.clear == []
         assert str(moved).endswith("these chains find nothing wrong with q.")
+
+
+def test_unknowns_that_are_hidden_move_and_what_is_derived_is_named():
+    double = lambda v: {"double": 2 * v["_x"]}
+    model = vi.density({"_x": vi.free()}, lambda v: -0.5 * (v["_x"] - 1) ** 2, derived=double)
+    moved = short_chains(vi.auto(model, key=jax.random.key(0)), key=KEY)
+    assert list(moved.mean) == ["double"]
+    assert abs(moved.mean["double"]) < 4 * moved.mean_error["double"] < 0.5
+    draws = metropolis_hastings(model, None, key=KEY, num_samples=2000, scale=2.0).globals
+    assert list(draws) == ["double"]
+    np.testing.assert_allclose(draws["double"].mean(), 2.0, atol=0.3)
 
 
 def test_of_many_numbers_none_is_said_to_be_wrong_by_chance():

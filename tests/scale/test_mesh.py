@@ -19,8 +19,8 @@ from vijax.scale.place import Padded, padded, place
 KEY, DEVICES = jax.random.key(0), 8
 
 
-def on_devices(code, x64=True, flags="", **environment):
-    """What a process with as many devices prints."""
+def process_of(code, x64=True, flags="", **environment):
+    """A process with as many devices, which has ended well."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES} {flags}"
     done = subprocess.run(
         [sys.executable, "-c", f"from tests.mesh_cases import *\n{code}"],
@@ -30,7 +30,12 @@ def on_devices(code, x64=True, flags="", **environment):
         timeout=900,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    return done
+
+
+def on_devices(code, *settings, **environment):
+    """What such a process prints."""
+    return process_of(code, *settings, **environment).stdout
 
 
 def differences(names, x64=True):
@@ -61,16 +66,27 @@ def test_every_row_has_a_case():
     assert rows == {case.make.args[0].__name__ for case in CASES.values()}
 
 
-def test_on_eight_devices():
-    """The cheapest of the cases, with a limit to its steps; the result lies on one device."""
-    name = "mixture by svi"
-    code = f"""
-fit = fitted({name!r}, 8)
-print(apart(fitted({name!r}, None), fit)[0], len({{d for x in jax.tree.leaves(fit.state) for d in x.devices()}}))
+EIGHT = """
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+fit = fitted("mixture by svi", 8)
+one = fitted("mixture by svi", None)
+print(apart(one, fit)[0], len({d for x in jax.tree.leaves(fit.state) for d in x.devices()}))
+coin = vi.model({"p": vi.Beta.from_alpha_beta(1.0, 1.0)}, lambda s, y, key: (y * (s["p"].log - s["p"].log1m), None))
+mesh = Mesh(np.array(jax.devices()), ("data",), axis_types=(AxisType.Auto,))
+data = jax.device_put(np.ones(8), NamedSharding(mesh, PartitionSpec("data")))
+vi.fit(vi.cavi(coin), data, num_steps=1, key=jax.random.key(0))
 """
-    distance, devices = on_devices(code).split()
+
+
+def test_on_eight_devices():
+    """The cheapest of the cases, with a limit to its steps; the result lies on one device. A fit without a mesh of data
+    that lie on all of them says that it uses one."""
+    done = process_of(EIGHT)
+    distance, devices = done.stdout.split()
     assert float(distance) < 1e-10
     assert int(devices) == 1
+    assert "data: they are split over 8 devices, and vijax.fit computes on one" in done.stderr
+    assert "vijax.fit(..., mesh=vijax.scale.mesh(8))" in done.stderr
 
 
 GOING_ON = """

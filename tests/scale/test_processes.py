@@ -46,7 +46,7 @@ plain = ArrayLoader._batch
 ArrayLoader._batch = lambda self, *given: (found := plain(self, *given), sizes.append(len(found.rows)))[0]
 fit = fit_of(case, vi.scale.mesh())
 said = [sizes[-1]]
-said += [apart(on_one(case), fit)[0], vi.scale.mesh().size]
+said += [apart(on_one(case), fit)[0] if k == 0 else None, vi.scale.mesh().size]
 try:
     vi.fit(case.make(), case.data, key=jax.random.key(k), num_steps=2, batch_size=10, mesh=vi.scale.mesh())
 except ValueError as error:
@@ -83,6 +83,59 @@ def test_rows_and_models_on_two_processes(names):
     """Also with restarts, with tables that lie with their rows, and with draws of locals."""
     found = told(SEVERAL, 2, NAMES=json.dumps(names))
     assert max(found.values()) < 1e-10, found
+
+
+TABLE = """
+from vijax.data.streams.row_loader import RowLoader
+sizes, plain = [], RowLoader._own
+RowLoader._own = lambda self, rows: (found := plain(self, rows), sizes.append(found[1]))[0]
+model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
+table = vi.data.rows(os.environ["TABLE"], columns=["x"], held_bytes=4000)
+settings = {"num_steps": 20, "batch_size": 51, "key": jax.random.key(1)}
+fit = vi.fit(vi.svi(model), table, mesh=vi.scale.mesh(), **settings)
+read = sorted(set(sizes))
+one = vi.fit(vi.svi(model), table, **settings)
+print(json.dumps([read, sizes[-1], apart(one, fit)[0]]))
+"""
+
+
+@pytest.mark.slow
+def test_a_table_in_parquet_files_on_two_processes(tmp_path):
+    """Each reads its half of a batch; all of one for the start alone."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    y = np.random.default_rng(0).normal(size=1000) + 4 * (np.arange(1000) % 2)
+    parquet.write_table(arrow.table({"x": y}), tmp_path / "rows.parquet", row_group_size=100)
+    read, alone, distance = told(TABLE, 2, TABLE=str(tmp_path))
+    assert read == [25, 50]
+    assert alone == 50
+    assert distance < 1e-10
+
+
+DOCUMENTS = """
+from vijax.data.streams.documents import Shards
+sizes, plain = [], Shards.read
+Shards.read = lambda self, rows: (sizes.append(len(rows)), plain(self, rows))[1]
+documents = vi.data.shards(os.environ["SHARDS"], held_bytes=20_000)
+alg = vi.svi(vi.models.lda(3, documents.vocab_size))
+settings = {"num_steps": 12, "batch_size": 40, "key": jax.random.key(1)}
+fit = vi.fit(alg, documents, mesh=vi.scale.mesh(), **settings)
+read = sizes[-1]
+one = vi.fit(alg, documents, **settings)
+print(json.dumps([read, sizes[-1], apart(one, fit)[0]]))
+"""
+
+
+@pytest.mark.slow
+def test_documents_in_shards_on_two_processes(tmp_path):
+    """Each reads its half of a batch, of each length."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    counts = vi.data.lda_corpus(400, 5, 50, 60.0)[0].to_scipy().toarray()
+    ids = [np.flatnonzero(row).tolist() for row in counts]
+    table = {"ids": ids, "counts": [row[found].tolist() for row, found in zip(counts, ids, strict=True)]}
+    parquet.write_table(pytest.importorskip("pyarrow").table(table), tmp_path / "0.parquet", row_group_size=90)
+    read, alone, distance = told(DOCUMENTS, 2, SHARDS=str(tmp_path))
+    assert read == pytest.approx(alone / 2, rel=0.2)
+    assert distance < 1e-10
 
 
 @pytest.mark.slow
@@ -207,6 +260,44 @@ def test_what_one_process_cannot_begin_none_does(config, tmp_path):
     assert [code for code, *_ in found] == [2, 2], found
     assert f"vijax: {run} exists" in found[0][2]
     assert f"vijax: process 0 of 2: {run} exists" in found[1][2]
+
+
+BEGINS = """
+import os, pathlib, signal, time
+from vijax.scale import watch
+watch.SILENT_S = 3.0
+from vijax.app.runs.team import Team
+team = Team(f"127.0.0.1:{port}", count, k, near=pathlib.Path(os.environ["NEAR"]))
+print(len(list(pathlib.Path(os.environ["NEAR"]).glob(".vijax-*"))), flush=True)
+if k == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+team.do(lambda: time.sleep(60))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_lost_before_the_first_step_is_named(tmp_path):
+    team = in_python(BEGINS, 3, NEAR=str(tmp_path))
+    found = ends(team, 60)
+    assert [code for code, *_ in found] == [watch.LOST, -signal.SIGKILL, watch.LOST], found
+    for k in (0, 2):
+        assert found[k][1].splitlines()[-1] == "1"
+        assert "vijax: process 1 (host " in found[k][2]
+        assert f"pid {team[1].pid}) is lost" in found[k][2]
+        assert "Start all of them again" in found[k][2]
+
+
+@pytest.mark.slow
+def test_processes_that_never_come_are_waited_for_as_long_as_is_said(config, tmp_path):
+    run = ["fit", config, "--out", tmp_path / "run", "--initialization-timeout", 4]
+    begun = time.monotonic()
+    one, other = vijax(run, 2)
+    other.kill()
+    other.communicate()
+    ((code, _, errors),) = ends([one], 60)
+    assert code == watch.LOST, errors
+    assert "vijax: not all 2 processes came within 4 s. See that each was started and reaches 127.0.0.1:" in errors
+    assert time.monotonic() - begun < 30
 
 
 # --- the watch --------------------------------------------------------------------------------------------------------

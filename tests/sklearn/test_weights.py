@@ -8,7 +8,7 @@ import vijax.sklearn as vs
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
-WEIGHTS = RNG.integers(0, 4, 40).astype(float)
+WEIGHTS = np.concatenate([RNG.permutation(np.repeat([0.0, 1.0, 2.0, 3.0], 5)) for _ in range(2)])
 Y = X @ [1.0, -0.5] + 0.3 * RNG.normal(size=40)
 ROWS = np.concatenate([X[:20] - 4, X[20:] + 4])
 CENTRES = np.array([[-4.0, -4.0], [4.0, 4.0]])
@@ -16,6 +16,15 @@ CENTRES = np.array([[-4.0, -4.0], [4.0, 4.0]])
 
 def repeated(*arrays):
     return tuple(np.repeat(x, WEIGHTS.astype(int), axis=0) for x in arrays)
+
+
+def halves(*arrays):
+    """Two tables of the same rows, arrays and weights: rows of the first half are repeated in one, and weighed in the
+    other. They have the same shape, so that fits share programs."""
+    for first in (True, False):
+        times = np.where((np.arange(40) < 20) == first, WEIGHTS, 1).astype(int)
+        weights = np.repeat(np.where(times == WEIGHTS, 1.0, WEIGHTS), times)
+        yield tuple(np.repeat(x, times, axis=0) for x in arrays), weights
 
 
 @pytest.mark.parametrize(
@@ -29,9 +38,10 @@ def repeated(*arrays):
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_linear_models_take_a_weight_as_so_many_rows(model, y):
-    ours = model.fit(X, y, sample_weight=WEIGHTS)
+    (one, weights), (two, others) = halves(X, y)
+    ours = model.fit(*one, sample_weight=weights)
     found = {name: np.array(getattr(ours, name)) for name in ("coef_", "coef_std_", "intercept_", "lower_bound_")}
-    other = model.fit(*repeated(X, y))
+    other = model.fit(*two, sample_weight=others)
     for name, value in found.items():
         np.testing.assert_allclose(value, getattr(other, name), rtol=1e-5, err_msg=name)
 
@@ -53,11 +63,12 @@ def test_fractions_of_weights_move_the_fit_as_they_move_that_of_scikit_learn():
 def test_mixtures_take_a_weight_as_so_many_rows(kind):
     settings = {"weight_concentration_prior_type": "dirichlet_distribution", "random_state": 0, "max_iter": 500}
     model = vs.BayesianGaussianMixture(n_components=2, covariance_type=kind, tol=1e-9, **settings)
-    ours = model.fit(ROWS, sample_weight=WEIGHTS)
+    (one, weights), (two, others) = halves(ROWS)
+    ours = model.fit(*one, sample_weight=weights)
     order = np.argsort(ours.means_[:, 0])
     names = ("weights_", "means_", "covariances_", "mean_precision_", "degrees_of_freedom_")
     found, bound = {name: getattr(ours, name)[order] for name in names}, ours.lower_bound_
-    other = model.fit(*repeated(ROWS))
+    other = model.fit(*two, sample_weight=others)
     order = np.argsort(other.means_[:, 0])
     for name, value in found.items():
         np.testing.assert_allclose(value, getattr(other, name)[order], rtol=1e-5, err_msg=name)

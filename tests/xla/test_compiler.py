@@ -1,5 +1,9 @@
 """Which options XLA is given for our programs, and when it is given none."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -71,3 +75,19 @@ def test_what_is_kept_goes_with_its_owner():
     del owner
     assert program[0]() is None
     assert len(compiler._kept) == before - 1
+
+
+@pytest.mark.slow
+def test_no_program_of_topics_and_words_that_fill_vectors_ends_the_process():
+    """LLVM, at the optimisation level that steps once had, could not select instructions for 2 topics of 8 words where
+    the processor has AVX-512. It ends the process, so the test runs in one of its own, with what users have."""
+    code = """
+import jax, numpy as np, vijax as vi
+counts = np.random.default_rng(0).poisson(1.0, (20, 8))
+for row in (vi.map, vi.cavi):
+    fit = vi.fit(row(vi.models.lda(2, 8)), counts, num_steps=3, key=jax.random.key(0))
+    assert np.all(np.isfinite(fit.trace["elbo"]))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]

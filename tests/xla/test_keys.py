@@ -17,6 +17,7 @@ def test_keys_of_a_run_on_the_host_are_those_of_jax():
             assert a.dtype == b.dtype
             assert np.array_equal(jax.random.key_data(a), jax.random.key_data(b))
         assert int(found[2]) == int(expected[2])
+        assert keys.seed(key) == int(jax.random.randint(key, (), 0, 2**31 - 1))
 
 
 def test_keys_of_another_generator_are_those_of_jax():
@@ -24,3 +25,4 @@ def test_keys_of_another_generator_are_those_of_jax():
     a, b = keys.of_run(key), keys._of_run(key)
     assert np.array_equal(jax.random.key_data(a[0]), jax.random.key_data(b[0]))
     assert int(a[2]) == int(b[2])
+    assert keys.seed(key) == int(jax.random.randint(key, (), 0, 2**31 - 1))

@@ -172,6 +172,7 @@ def test_words_outside_of_the_table_are_refused(word):
     """A kernel would write into what is not its own. Slots without tokens may hold anything."""
     model = vi.models.lda(2, 3)
 
+    @jax.jit
     def bound(word, count):
         docs = vi.Documents(jnp.array([[0, word]]), jnp.array([[1.0, count]]), jnp.ones(1), 3)
         stats = {"topics": Dirichlet.Stats(jnp.zeros((2, 3)))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -17,7 +17,9 @@ from vijax.extras import require_extra
 from vijax.fitting.result import Fit
 from vijax.inference.guides import Z
 from vijax.models.energies.density import frame_of
-from vijax.predict.predictive import drawn, observed
+from vijax.predict.predictive import coordinates, drawn, observed
+from vijax.xla import keys
+from vijax.xla.compiler import kept, quick_jit
 
 Named = dict[str, np.ndarray]
 
@@ -26,20 +28,24 @@ def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = 
     """See `vijax.Fit.to_arviz`."""
     require_integers(num_draws=num_draws)
     arviz = load()
-    model = fit.alg.spec.model
+    model, axes = fit.alg.spec.model, {}
     if model.log_density is not None:
         draws, stats = draws_of_density(fit, model, key, num_draws, data)
+        if "beside" in model.queries:
+            z = coordinates(fit.posterior[Z], key, num_draws)  # those of `draws_of_density`
+            beside = model.queries["beside"](fit, z, keys.fold_in(key, 2))
+            draws, axes = draws | beside.values, {"dims": beside.dims, "coords": beside.coords}
     else:
         got = "data for a model in conjugate form"
         require(data is None, "data", "None", got, "Only densities (vijax.density) have lp and lq.")
         draws, stats = fit.sample(key, num_draws), {}
     groups = {"posterior": _one_chain(_by_path(draws)), "sample_stats": _one_chain(stats)}
     if predictive_of is not None:
-        made, seen = replicated(fit, jax.random.fold_in(key, 1), num_draws, predictive_of)
+        made, seen = replicated(fit, keys.fold_in(key, 1), num_draws, predictive_of)
         groups |= {"posterior_predictive": _one_chain(made), "observed_data": seen}
     given = {name: group for name, group in groups.items() if group}
     is_tree = int(arviz.__version__.partition(".")[0]) >= 1  # from 1.0 on it keeps groups in an xarray.DataTree
-    tree = arviz.from_dict(given) if is_tree else arviz.from_dict(**given)
+    tree = arviz.from_dict(given, **axes) if is_tree else arviz.from_dict(**given, **axes)
     for name in given:
         tree[name].attrs.update(_attributes(fit))
     return tree
@@ -61,15 +67,26 @@ def load() -> Any:
 
 def draws_of_density(fit: Fit, model: Model, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
     """Draws of the variables, with known log p and log q at their free coordinates."""
-    q, hyper, density = fit.posterior[Z], fit.state.hyper, model.log_density
-    z, frame = q.sample(key, (num_draws,)), frame_of(hyper)
-    wide = 0.0 if frame is None else float(frame.log_det())
-    log_q = q.log_prob(z)
-    log_q = log_q if jnp.ndim(log_q) == 1 else jnp.sum(log_q, -1)  # over independent coordinates
-    stats = {"lq": np.asarray(log_q, np.float64) - wide}
+    q, density = fit.posterior[Z], model.log_density
+    z = coordinates(q, key, num_draws)
+    program = kept(density, "draws for ArviZ", lambda of: quick_jit(_at(of)))
+    x, log_q, wide, values = program(fit.state.hyper, q, z)
+    stats = {"lq": np.asarray(log_q, np.float64) - float(wide)}
     if not density.reads_data or data is not None:
-        stats["lp"] = Target.of(model, data).values(np.asarray(jax.vmap(lambda z: density.point(hyper, z))(z)))
-    return density.values(hyper, {Z: z}), stats
+        stats["lp"] = Target.of(model, data).values(np.asarray(x))
+    return values, stats
+
+
+def _at(of: Callable[[], Any]) -> Callable[..., Any]:
+    """A program of draws of q: their free coordinates, log q, the log of the frame's volume, and their values."""
+
+    def at(hyper: Any, q: Any, z: Any) -> Any:
+        log_q, frame = q.log_prob(z), frame_of(hyper)
+        log_q = log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)  # over independent coordinates
+        wide = jnp.zeros(()) if frame is None else frame.log_det()
+        return jax.vmap(lambda z: of().point(hyper, z))(z), log_q, wide, of().values(hyper, {Z: z})
+
+    return at
 
 
 def _by_path(draws: Mapping[str, PyTree]) -> Named:

@@ -29,6 +29,7 @@ def fit(
     coordinator: str | None = None,
     num_processes: int | None = None,
     process_id: int | None = None,
+    initialization_timeout: int = 300,
 ) -> int:
     """Fits a model to data, and leaves a run folder: summary.txt, report.html, posterior.npz, checkpoints.
 
@@ -46,13 +47,15 @@ def fit(
       coordinator: address and port of process 0, as 10.0.0.1:1234, where the processes are not detected.
       num_processes: number of processes, likewise.
       process_id: number of this process, from 0, likewise.
+      initialization_timeout: seconds for which a process waits for the others to come.
     """
     if distributed:
         if sweep is not None:
             raise ValueError("sweep: expected none where several processes make one fit; start a run for each value")
         from vijax.app.runs.together import fit_together
 
-        return _end_of_team(*fit_together(config, set, data, out, (coordinator, num_processes, process_id, devices)))
+        of = coordinator, num_processes, process_id, devices, initialization_timeout
+        return _end_of_team(*fit_together(config, set, data, out, of))
     set = set if devices is None else (*set, f"fit.devices={devices}")
     if sweep is not None:
         from vijax.app.runs.sweep import sweep as sweep_over
@@ -74,6 +77,7 @@ def resume(
     coordinator: str | None = None,
     num_processes: int | None = None,
     process_id: int | None = None,
+    initialization_timeout: int = 300,
 ) -> int:
     """Goes on with a run that was stopped in whatever way, to the result of an unbroken run; with a sweep, to the end
     of all its runs.
@@ -85,11 +89,13 @@ def resume(
       coordinator: the same.
       num_processes: the same.
       process_id: the same.
+      initialization_timeout: the same.
     """
     if distributed:
         from vijax.app.runs.together import resume_together
 
-        return _end_of_team(*resume_together(run, (coordinator, num_processes, process_id, devices)))
+        of = coordinator, num_processes, process_id, devices, initialization_timeout
+        return _end_of_team(*resume_together(run, of))
     if devices is not None:
         raise ValueError(f"devices: expected none without --distributed; write fit.devices in {run / 'config.toml'}")
     from vijax.app.runs.run import resume

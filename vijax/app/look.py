@@ -280,8 +280,8 @@ def look_at_documents(data: str, listing: Any, begun: Any, said: Mapping[str, An
         words = said.get("data.vocabulary")
         section = dataclasses.replace(begun.data, path=data, column=column, vocabulary=words)
     parts = load_documents(dataclasses.replace(section, held_out=0.1))
-    number = parts.train.num_documents + parts.test.num_documents
-    words = parts.train.num_tokens + parts.test.num_tokens
+    number = parts.whole.num_documents + parts.test.num_documents
+    words = parts.whole.num_tokens + parts.test.num_tokens
     facts = [
         f"{number:,} documents of {words / number:,.0f} words on average that are kept, of {len(parts.names):,} kinds.",
         *parts.train.notes,

@@ -15,12 +15,12 @@ where it is p.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 from scipy import special
 
 from vijax.automatic.density_checks import grows_along
@@ -33,7 +33,9 @@ from vijax.automatic.target import Target
 from vijax.automatic.verdict import RARE, is_usable, verdict, with_mixture
 from vijax.contract.model import Model
 from vijax.contract.variables import Variables
+from vijax.models.energies.shown_numbers import shown_numbers
 from vijax.trust import psis
+from vijax.xla.compiler import kept, quick_jit
 
 Q = Gaussian | Mixture
 
@@ -63,7 +65,7 @@ def assessed(
     if zero <= RARE and q.ended is not Ended.UNBOUNDED:
         wider = WIDER if target.num_groups < DEAR else 0
         found = weighed(target.values, q, draws, ratios + log_q, log_q, [seed, 9], wider)
-        off = _off(_of_part(found, draws, searched, away, target.variables), target.variables)
+        off = _off(_of_part(found, draws, searched, away, target.variables), model.log_density)
         if off is not None and len(draws) < CHECKS:  # so few because their weights are alike: these have no tail
             off = off._replace(khat=0.0, log_sd=off.log_sd._replace(khat=0.0))
     said = Report(
@@ -146,11 +148,11 @@ def _of_part(
     return of._replace(log_p=np.where(kept, of.log_p, -np.inf), log_q=np.where(kept, of.log_q, -np.inf))
 
 
-def _off(of: Weighed, variables: Variables) -> Moments | None:
-    """Returns how far means and sds of the variables' values are off; None where no draw is left."""
+def _off(of: Weighed, density: Any) -> Moments | None:
+    """Returns how far means and sds of what the density shows are off; None where no draw is left."""
     if not (np.isfinite(of.log_p) & np.isfinite(of.log_q)).any():
         return None
-    names, numbers = variables.numbers(of.x)
+    names, numbers = shown_numbers(density, of.x)
     with np.errstate(invalid="ignore"):
         varies = numbers.std(0) > 0
     kept = [name for name, is_kept in zip(names, varies, strict=True) if is_kept]
@@ -211,7 +213,8 @@ def _is_inside(q: Q, mode: Mode, searched: Searched, variables: Variables) -> bo
 def _shown(model: Model, q: Q, searched: Searched) -> list[FoundMode]:
     """Returns the modes with the variables' values; those inside q count as one, however far their searches got."""
     variables = model.log_density.variables
-    at = lambda mode: jax.tree.map(np.asarray, variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])
+    program = kept(model, _values, lambda model: quick_jit(lambda x: _values(model(), x)))
+    at = lambda mode: jax.tree.map(np.asarray, program(np.asarray(mode.x, jnp.result_type(float))))
     inside = [_is_inside(q, one.mode, searched, variables) for one in searched.found]
     own = [one for one, is_in in zip(searched.found, inside, strict=True) if is_in]
     others = [one for one, is_in in zip(searched.found, inside, strict=True) if not is_in and one.elbo > -np.inf]
@@ -219,6 +222,11 @@ def _shown(model: Model, q: Q, searched: Searched) -> list[FoundMode]:
         others = [own[0]._replace(num_starts=sum(one.num_starts for one in own)), *others]
     elbo = lambda one: one.elbo if one.elbo > -np.inf else None
     return [FoundMode(at(one.mode), one.mode.value, elbo(one), one.num_starts) for one in others]
+
+
+def _values(model: Model | None, x: Float[Array, " D"]) -> dict[str, Any]:
+    """Returns the variables' values at coordinates."""
+    return cast(Model, model).log_density.variables.values(x)[0]
 
 
 # --- importance weights -----------------------------------------------------------------------------------------------

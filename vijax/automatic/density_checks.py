@@ -36,8 +36,9 @@ from vijax.constrain import correlation_cholesky, ordered, positive_definite, si
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Hyper, Model
 from vijax.contract.variables import Free, Variables
-from vijax.families import Point, Product
+from vijax.families import Family, Point, Product
 from vijax.inference.guides import Z
+from vijax.xla.compiler import quick_jit
 
 NOT_FINITE = (
     "jnp.where with a branch that is no number has none: make its argument safe first. sqrt and norms have none at 0."
@@ -168,11 +169,17 @@ def report_of_improper(
     if free is None or found is None or isinstance(q, Point):
         return None
     function, given = found
-    names = runs_away(function, jax.vmap(lambda z: free.point(hyper, z))(q.sample(key, (ASKED,))), batch, *given)
+    names = runs_away(function, jax.vmap(lambda z: free.point(hyper, z))(_draws(q, key)), batch, *given)
     if not names:
         return None
     bound, words = Estimate(np.inf, np.nan), IMPROPER.format(along=f"along {listed(names)}")
     return Report(bound, (), np.nan, np.nan, str(Ended.UNBOUNDED), words, usable=False)
+
+
+@quick_jit
+def _draws(q: Family, key: PRNGKeyArray) -> Float[Array, "draws D"]:
+    """Draws of q at which the bound is asked for."""
+    return q.sample(key, (ASKED,))
 
 
 def runs_away(function: OfFree, x: Float[Array, "draws D"], batch: Minibatch, *given: PyTree) -> list[str]:

@@ -42,7 +42,7 @@ class Target:
         self._model, self._given = model, given
         self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given
         is_large = model.has_groups and self.num_groups >= MANY_GROUPS
-        self._blocks = self.num_groups // BLOCK if is_large else 1
+        self._blocks = _blocks_of(self.num_groups) if is_large else 1
         self.epsilon /= self._blocks**0.5  # their errors are independent
 
     @classmethod
@@ -129,18 +129,27 @@ def _at_points(ask: Callable, of: weakref.ref[OfFree], blocks: int) -> Callable[
 
     def asked_in_blocks(data: Data, *x: Array) -> Any:
         model, (scale, groups, given) = _model_of(of), data
-        size = len(jax.tree.leaves(groups)[0]) // blocks
+        total = len(jax.tree.leaves(groups)[0])
+        size = total // blocks
 
         def of_some(some: PyTree) -> Any:
             return jax.vmap(ask(lambda z: scale * jnp.sum(model.log_liks_at(z, some, *given))))(*x)
 
         block = lambda i: jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, i * size, size), groups)
         parts = jax.lax.map(lambda i: of_some(block(i)), jnp.arange(blocks))
-        ends = jax.vmap(ask(lambda z: model.log_prior_at(z, *given)))(*x)
-        rest = of_some(jax.tree.map(lambda a: a[blocks * size :], groups))
-        return jax.tree.map(lambda part, *more: jnp.concatenate([part, jnp.stack(more)]), parts, ends, rest)
+        ends = [jax.vmap(ask(lambda z: model.log_prior_at(z, *given)))(*x)]
+        if total > blocks * size:
+            ends.append(of_some(jax.tree.map(lambda a: a[blocks * size :], groups)))
+        return jax.tree.map(lambda part, *more: jnp.concatenate([part, jnp.stack(more)]), parts, *ends)
 
     return asked if blocks == 1 else asked_in_blocks
+
+
+def _blocks_of(groups: int) -> int:
+    """The number of blocks. Where blocks of one length can hold all groups, no rest has to be compiled."""
+    about = groups // BLOCK
+    even = [n for n in range(about // 2 + 1, 2 * about) if groups % n == 0]
+    return min(even, key=lambda n: abs(n - about), default=about)
 
 
 def _itself(log_p: Callable) -> Callable:

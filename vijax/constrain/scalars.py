@@ -79,7 +79,10 @@ class positive(HalfLine):
 
 @dataclasses.dataclass(frozen=True)
 class above(HalfLine):
-    """x > low, by log(x - low). Raises ValueError on a bound that is not finite.
+    """x > low, by log(x - low).
+
+    Raises:
+      ValueError: a bound that is not finite.
 
     >>> print(above(2.0).point(jnp.array(0.0)))
     3.0
@@ -91,7 +94,10 @@ class above(HalfLine):
 
 @dataclasses.dataclass(frozen=True)
 class below(HalfLine):
-    """x < high, by log(high - x). Raises ValueError on a bound that is not finite.
+    """x < high, by log(high - x).
+
+    Raises:
+      ValueError: a bound that is not finite.
 
     >>> print(below(2.0).point(jnp.array(0.0)))
     1.0
@@ -103,8 +109,11 @@ class below(HalfLine):
 
 @dataclasses.dataclass(frozen=True)
 class interval(Constraint):
-    """low < x < high, by the logit of the position between the ends. Raises ValueError on bounds that are not finite,
-    or not in order. A point that rounding would put on an end is the number next to it: in float32 sigmoid(17) is 1.
+    """low < x < high, by the logit of the position between the ends. A point that rounding would put on an end is the
+    number next to it: in float32 sigmoid(17) is 1.
+
+    Raises:
+      ValueError: bounds that are not finite, or not in order.
 
     >>> between = interval(-1.0, 1.0)
     >>> round(float(between.point(between.free(jnp.array(0.25)))), 6)

@@ -116,11 +116,15 @@ class OfDocuments(NamedTuple):
     """The form of data that are bags of words, which the text readers of `vijax.data` supply."""
 
     vocab_size: int  # V, which is above all ids of words
-    # The names of globals that are Dirichlets of batch shape (K,) over the words, and for each the name of the
-    # hyperparameter that is the concentration of its prior (`word_concentration`). The prior is made by `word_prior`,
-    # and the bound reads statistics of any number of words, as `stats[name].log` (K, words) or `stats[name].by_word`
-    # (words, K): a batch needs the columns of its own words only. `vijax.topics.by_words` needs this
-    by_word: Mapping[str, str] = types.MappingProxyType({})
+    # The names of globals that are tables over the words, and for each the names of the hyperparameters that its store
+    # by row reads (`vijax.families.stores`); the model's prior is the value of the first, where that is a family. A
+    # batch then needs the rows of its own words only, and the bound reads these statistics. `vijax.topics.by_words`
+    # needs this. Tables are
+    #   Dirichlets of batch shape (K,), with ("eta",), the concentration (`word_concentration`, `word_prior`): the bound
+    #     reads `stats[name].log` (K, words) or `stats[name].by_word` (words, K) of any number of words;
+    #   gammas (V, K), with (shape, rate) of the prior, a number each: the bound reads log of any number of rows, and of
+    #     the values no more than sums over all rows and over columns (`vijax.families.scalar.gamma_by_row`)
+    by_word: Mapping[str, tuple[str, ...]] = types.MappingProxyType({})
     # (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L, share that may be left out)
     # -> the topics that each document is likely to use (`vijax.topics.active_topics.Chosen`). The bound then reads
     # documents with these topics (`vijax.topics.active_topics.Held`), and the statistics of the one global by word are

@@ -32,7 +32,11 @@ class Context(NamedTuple):
     batch: Minibatch | None
 
     def data(self) -> Minibatch:
-        """The data, with a row that counts in the place of padding. Raises ValueError where there are no data."""
+        """The data, with a row that counts in the place of padding.
+
+        Raises:
+          ValueError: there are no data.
+        """
         if self.batch is None:
             raise ValueError(
                 "batch: this model's start depends on the data: expected them as alg.init(key, batch), got none. "
@@ -160,8 +164,11 @@ def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iter
 
 @by_value
 def nearest(centres: Any) -> Init:
-    """Each group wholly in the class of the nearest of K given centres; no key is used. Raises ValueError on centres
-    that are no array (K, D), and when used on another number of centres than of classes."""
+    """Each group wholly in the class of the nearest of K given centres; no key is used.
+
+    Raises:
+      ValueError: centres that are no array (K, D), or another number of them than of classes.
+    """
     given = np.asarray(centres)
     require(given.ndim == 2, "centres", "an array of shape (K, D)", f"shape {given.shape}")
 

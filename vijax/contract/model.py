@@ -101,7 +101,8 @@ class OfLocals:
     # else each step finds them afresh, except under `vijax.warm`
     carried: bool = False
     solved_by: type[EStep] | None = None  # the kind of E-step that solves for them; None where any will do
-    # True where, at fixed locals, `local_elbo` is linear in the statistics of globals that are updated at once. Then
+    # True where, at fixed locals, `local_elbo` is linear in the statistics of globals that are updated at once, or
+    # convex in them, so that its tangents are lower bounds. Then
     # the locals that coordinate ascent found for some globals give a lower bound for any others, and `vijax.memoized`
     # relies on this. False is always safe
     is_linear: bool = False

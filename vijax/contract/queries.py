@@ -59,7 +59,10 @@ QUESTIONS = {
         "vijax.energy_model(..., sample=, sample_locals=) or vijax.model(..., sample=). A likelihood of your own needs "
         "Likelihood(..., sample=), an emission Emission(..., sample=).",
     ),
-    "forecast": ("draws sequences (hmm, factorial_hmm, state space)", "Fit.predictive draws new rows and documents."),
+    "forecast": (
+        "draws sequences (hmm, factorial_hmm, arhmm, slds, state space)",
+        "Fit.predictive draws new rows and documents.",
+    ),
     "predict": (
         "predicts from new inputs (gp, glm, glmm)",
         "Draws of new data are fit.predictive(key, num_draws, like); the locals of data are fit.locals(data, key=key).",
@@ -76,10 +79,13 @@ QUESTIONS = {
     score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound;
     transform: (statistics of the globals, locals of one length bucket, key) -> expected topic shares of its documents;
     predictive, forecast: the `Generative` that draws data given the globals, and continues sequences;
-    predict: (fit, inputs, **how) -> predictions at new inputs.
+    predict: (fit, inputs, **how) -> predictions at new inputs;
+    beside: (fit, draws of the free coordinates, key) -> `values` by name, (S, ...), with the `dims` and `coords` of
+      their axes: variables of a density that were integrated out, for `Fit.to_arviz`. No question of a `Fit` method.
 
-The last two need no answer: topics are a global of that name, and locals come from `Model.local_elbo`. Samplers also
-ask for `energy`, the `vijax.models.energies.energy.Energy` of the model (`vijax.models.energies.energy.energy_of`)."""
+The last two of the table need no answer: topics are a global of that name, and locals come from `Model.local_elbo`.
+Samplers also ask for `energy`, the `vijax.models.energies.energy.Energy` of the model
+(`vijax.models.energies.energy.energy_of`)."""
 
 
 def answers(predictive: Generative | None = None, **others: Any) -> dict[str, Any]:

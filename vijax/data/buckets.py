@@ -59,7 +59,9 @@ def bucket_edges(
         previous.append(through.argmin(axis=0))
         best = through.min(axis=0)
         totals.append(best[-1])
-    enough = _fewest(totals, price)
+    # Further buckets after the first: as long as they pay, and each still saves something.
+    paying = int(np.argmin(np.asarray(totals) + price * np.arange(len(totals))))
+    enough = min(paying, next(b for b in range(len(totals)) if totals[-1] >= WORTH * totals[b]))
     return candidates[_trace_back(previous[:enough])]
 
 
@@ -75,12 +77,6 @@ def _bucket_costs(candidates: np.ndarray, below: np.ndarray, num_parts: int) -> 
     number = below[None, :] - below[:, None]
     cost = -(-number // num_parts) * np.maximum(candidates, 1)[None, :].astype(float)
     return np.where(number >= 0, cost, np.inf)
-
-
-def _fewest(totals: list[float], price: float) -> int:
-    """The number of further buckets after the first: as long as they pay, and each still saves something."""
-    paying = int(np.argmin(np.asarray(totals) + price * np.arange(len(totals))))
-    return min(paying, next(b for b in range(len(totals)) if totals[-1] >= WORTH * totals[b]))
 
 
 def _trace_back(previous: list[np.ndarray]) -> np.ndarray:

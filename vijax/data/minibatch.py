@@ -13,13 +13,14 @@ import itertools
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from vijax.data.buckets import ONCE, Bucket, length_buckets
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.csr import Bags
 from vijax.data.reading.checks import fail
 
 if TYPE_CHECKING:
@@ -46,6 +47,14 @@ class Share:
         size = -(-len(rows) // self.devices) * self.devices // self.processes
         own = rows[self.process * size : (self.process + 1) * size]
         return np.pad(own, (0, size - len(own)), constant_values=padding)
+
+
+class Shared:
+    """A loader, a dataclass, with the part of each batch that this process reads as its field `share`."""
+
+    def shared(self, share: Share) -> Self:
+        """The loader of a part of each batch."""
+        return dataclasses.replace(self, share=share)  # type: ignore[type-var]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -214,7 +223,7 @@ def _minibatch(corpus: Corpus, buckets: tuple[Bucket, ...], hands: list[np.ndarr
     return Minibatch(data, np.float32(total), rows=rows)  # type: ignore[arg-type]
 
 
-def padded_documents(corpus: Corpus, rows: Int[np.ndarray, " docs"], slots: int, max_tokens: int) -> Documents:
+def padded_documents(corpus: Corpus | Bags, rows: Int[np.ndarray, " docs"], slots: int, max_tokens: int) -> Documents:
     """The documents `rows` of the corpus, padded to `slots` words; -1 is an empty document of weight 0."""
     from vijax.contract.batch import Documents
 

@@ -15,12 +15,13 @@ from vijax.data.corpora import count_files
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.ratings import is_ratings, read_ratings
 from vijax.data.corpora.select import with_vocabulary
-from vijax.data.corpora.shards import holds_counts, is_prepared, read_shards, shard_paths
+from vijax.data.corpora.shards import files_of, holds_counts, is_prepared, read_shards, words_of
 from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.reading.cache import cached_corpus
 from vijax.data.reading.checks import Notes, fail, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, check_regular, kind_of, naming, open_bytes, read_vocabulary
+from vijax.data.reading.store import is_address, said_of, shard_paths
 from vijax.data.tables.columns import column_names, column_values, in_a_library
 from vijax.data.tables.formats import USUAL, Dialect, Separator
 from vijax.data.texts import text_files
@@ -81,9 +82,10 @@ def read(
     """A corpus from a path, a URL or an object in memory.
 
     Args:
-      source: a path or an http(s) address of one of the formats below; "docstrings", the corpus of the docstrings of
-        installed packages; or in memory a (documents, words) matrix of counts (NumPy or SciPy), a pair (counts,
-        vocabulary), a list of strings, a pandas, Arrow or polars column or table, a `Corpus`.
+      source: a path or an http(s) address of one of the formats below; one of shards that
+        fsspec knows, as s3://bucket/folder, which are copied into the cache, memory-mapped; "docstrings", the corpus of
+        the docstrings of installed packages; or in memory a (documents, words) matrix of counts (NumPy or SciPy), a
+        pair (counts, vocabulary), a list of strings, a pandas, Arrow or polars column or table, a `Corpus`.
       vocabulary: words, or a file of one word per line. For counts, the words of the columns; for text and for a
         corpus that has words, the words to keep, such as those of a fitted model.
       column: the column of a table that has the text; by default the column `text`, or the only one.
@@ -111,8 +113,10 @@ def read(
     folder = None if folder is None else Path(folder)
     if not isinstance(source, str | Path):
         return _read_object(source, read_vocabulary(vocabulary), column, text, folder)
-    path = fetch(str(source), sha256) if is_url(source) else Path(source).expanduser()
     vocabulary = fetch(str(vocabulary)) if is_url(vocabulary) else vocabulary
+    if is_address(source):
+        return _read_address(str(source), vocabulary, format, folder)
+    path = fetch(str(source), sha256) if is_url(source) else Path(source).expanduser()
     with naming(path):
         return _read_path(path, vocabulary, column, format, Dialect(encoding, separator, sheet=sheet), text, folder)
 
@@ -141,6 +145,19 @@ def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpu
     return cached_corpus(path.name, key, build)
 
 
+def _read_address(
+    source: str, vocabulary: str | Path | Sequence[str] | None, format: str | None, folder: Path | None
+) -> Corpus:
+    if format not in (None, "shards"):
+        raise fail(source, "shards", f"the format {format!r}", "fetch the file, or prepare shards of it")
+    if folder is not None:
+        return read_shards(source, vocabulary, folder)
+    said = said_of(files_of(source))
+    words = words_of(source, vocabulary)
+    key = (VERSION, source, said, words)
+    return cached_corpus(Path(source).stem, key, functools.partial(read_shards, source, words))
+
+
 def texts_of(source: Any, column: str | None, format: str | None, dialect: Dialect, notes: Notes) -> tuple[Texts, Any]:
     """Pairs (title, text) of a source of texts, one by one, and what tells this source from another.
 
@@ -158,8 +175,11 @@ def texts_of(source: Any, column: str | None, format: str | None, dialect: Diale
 
 
 def guess_format(path: Path) -> str:
-    """The format of a file or folder, by its name and, for .txt, by its first lines. Raises DataError: there is nothing
-    at `path`, or its format is not known."""
+    """The format of a file or folder, by its name and, for .txt, by its first lines.
+
+    Raises:
+      DataError: there is nothing at `path`, or its format is not known.
+    """
     if path.is_dir():
         if is_prepared(path):
             return "shards"

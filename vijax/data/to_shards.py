@@ -13,7 +13,9 @@ where it was.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
+import errno
 import functools
 import hashlib
 import itertools
@@ -26,10 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from vijax.data.corpora.shards import BEGUN, DONE, pairs_of, record_batches, shard_paths
+from vijax.data.corpora.shards import BEGUN, DONE, pairs_of, record_batches
 from vijax.data.read import DEFAULT_SETTINGS, texts_of
 from vijax.data.reading.checks import MAX_WORDS, Notes, fail
 from vijax.data.reading.files import kind_of, read_lines, read_vocabulary
+from vijax.data.reading.store import shard_paths
 from vijax.data.tables.formats import Dialect, Separator
 from vijax.data.texts.text import (
     TextSettings,
@@ -95,7 +98,8 @@ def prepare(
       `out`.
 
     Raises:
-      ValueError: no documents, a wrong setting, or `out` holds something else.
+      ValueError: no documents, a wrong setting, `out` holds something else, or the disk is full, after which it goes on
+        where it was.
 
     >>> import tempfile
     >>> folder = prepare([("a", "The cat sat."), ("b", "A dog, a cat!")], tempfile.mkdtemp() + "/shards")
@@ -109,31 +113,32 @@ def prepare(
     documents: Iterable[tuple[str, str]]
     documents, key = texts_of(source, column, format, Dialect(encoding, separator, sheet=sheet), notes)
     digest = hashlib.sha256(repr((key, text, words or places, shard_characters)).encode()).hexdigest()
-    if _is_done(out, digest):
+    with _room(out):
+        if _is_done(out, digest):
+            _clear(out)
+            return out
+        text, documents, language = settled(text, documents, words, where, notes)
+        text = dataclasses.replace(text, stop_words=stop_words_of(text.stop_words))  # a file is not on every machine
+        run = functools.partial(_run, executor, in_flight or 2 * (os.cpu_count() or 1), progress or (lambda line: None))
+        parts = enumerate(_shards(blocks_of(documents, where, notes), shard_characters))
+        number = run("counted", count_shard, ((out / COUNTED.format(i), part, text) for i, part in parts))
+        if number == 0:
+            raise fail(where, "one document or more", "none", "check the path, the file ending and the column")
+        if not (out / VOCABULARY).exists():
+            chosen = _named(out, number, places) if places else _chosen(out, number, text) if words is None else words
+            write_text(out / VOCABULARY, "".join(f"{word}\n" for word in chosen))
+        jobs = ((out / f"part-{i:06}.parquet", out / COUNTED.format(i), places) for i in range(number))
+        run("indexed", index_shard, jobs)
+        if len(shard_paths(out)) != number:
+            got, remedy = (
+                f"{len(shard_paths(out))} of an earlier call",
+                "give a new folder: the source gives other texts now",
+            )
+            raise fail(out, f"{number} shards", got, remedy)
+        said = {"made of": digest, "shards": number, "language": language, "notes": notes.texts()}
+        write_text(out / DONE, json.dumps(said, indent=1))
         _clear(out)
         return out
-    text, documents, language = settled(text, documents, words, where, notes)
-    text = dataclasses.replace(text, stop_words=stop_words_of(text.stop_words))  # a file is not on every machine
-    run = functools.partial(_run, executor, in_flight or 2 * (os.cpu_count() or 1), progress or (lambda line: None))
-    parts = enumerate(_shards(blocks_of(documents, where, notes), shard_characters))
-    number = run("counted", count_shard, ((out / COUNTED.format(i), part, text) for i, part in parts))
-    if number == 0:
-        raise fail(where, "one document or more", "none", "check the path, the file ending and the column")
-    if not (out / VOCABULARY).exists():
-        chosen = _named(out, number, places) if places else _chosen(out, number, text) if words is None else words
-        write_text(out / VOCABULARY, "".join(f"{word}\n" for word in chosen))
-    jobs = ((out / f"part-{i:06}.parquet", out / COUNTED.format(i), places) for i in range(number))
-    run("indexed", index_shard, jobs)
-    if len(shard_paths(out)) != number:
-        got, remedy = (
-            f"{len(shard_paths(out))} of an earlier call",
-            "give a new folder: the source gives other texts now",
-        )
-        raise fail(out, f"{number} shards", got, remedy)
-    said = {"made of": digest, "shards": number, "language": language, "notes": notes.texts()}
-    write_text(out / DONE, json.dumps(said, indent=1))
-    _clear(out)
-    return out
 
 
 # --- what workers do: pure functions from files to files -----------------------------------------------------------
@@ -254,6 +259,18 @@ def _is_done(out: Path, digest: str) -> bool:
         remedy = "give a new folder, or the same texts and settings to go on"
         raise fail(out, "shards of these texts and settings", "others, which were made or begun there", remedy)
     return begun is not None and begun.name == DONE
+
+
+@contextlib.contextmanager
+def _room(out: Path) -> Iterator[None]:
+    """Turns the error of a full disk into one that says how to go on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        remedy = "make room, and run the same again: it goes on where it was"
+        raise fail(out, "room on the disk", f"none left ({error.strerror})", remedy) from error
 
 
 def _run(

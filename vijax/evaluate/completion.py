@@ -35,8 +35,12 @@ def document_completion(
 
         sum_d sum_{w in second half of d} log sum_k theta_dk topics_kw  /  number of such w.
 
+    Of several fits the probabilities of a word are averaged, which is worth more than longer fits: theta of each fit is
+    inferred by itself (benchmarks/results_topics.md).
+
     Args:
-      topics: probabilities of words by topic, shape (K, V), rows summing to one.
+      topics: probabilities of words by topic, shape (K, V), rows summing to one; or a list of such, one for each of
+        several fits.
       alpha: concentration of theta, positive: a scalar or one per topic.
       documents: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
       key: fixes the split (the same key gives the same halves for any topics) and the draws.
@@ -49,7 +53,8 @@ def document_completion(
     Raises:
       ValueError: topics that are not distributions, another vocabulary, no document with two tokens.
 
-    Source: Wallach et al. 2009, section 5.2 (document completion); Hoffman and Blei 2015, appendix D.
+    Source: Wallach et al. 2009, section 5.2 (document completion); Hoffman and Blei 2015, appendix D. An average over
+    fits is the posterior predictive with the fits as draws.
 
     >>> from vijax.data import Corpus
     >>> topics = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
@@ -59,15 +64,29 @@ def document_completion(
     """
     require_integers(num_sweeps=num_sweeps)
     require_integers(0, burn_in=burn_in)
-    table, corpus = checked(topics, alpha, documents)
+    fits = list(topics) if isinstance(topics, list | tuple) and len(topics) and np.ndim(topics[0]) == 2 else [topics]
+    tables = [checked(one, alpha, documents) for one in fits]
+    corpus, size = tables[0][1], max(table.alpha.size for table, _ in tables)
     complete = functools.partial(_complete_by_gibbs, num_sweeps=num_sweeps, burn_in=burn_in)
-    return _score_of_halves(complete, table, corpus, key, table.alpha.shape[0])
+    return _score_of_halves(complete, tuple(table for table, _ in tables), corpus, key, size)
 
 
 @functools.partial(step_jit, static_argnames=("num_sweeps", "burn_in"))
 def _complete_by_gibbs(
-    topics: Topics, tokens: TokenRows, key: PRNGKeyArray, *, num_sweeps: int, burn_in: int
+    fits: tuple[Topics, ...], tokens: TokenRows, key: PRNGKeyArray, *, num_sweeps: int, burn_in: int
 ) -> Float[Array, " rows"]:
+    sweeps = functools.partial(_by_word, num_sweeps=num_sweeps, burn_in=burn_in)
+    if len({topics.likelihood.shape for topics in fits}) == 1:  # one program for all
+        by_word = jax.lax.map(lambda topics: sweeps(topics, tokens, key), jax.tree.map(lambda *x: jnp.stack(x), *fits))
+    else:
+        by_word = jnp.stack([sweeps(topics, tokens, key) for topics in fits])
+    return _second_half(tokens, jax.nn.logsumexp(by_word, 0) - np.log(len(fits)))
+
+
+def _by_word(
+    topics: Topics, tokens: TokenRows, key: PRNGKeyArray, *, num_sweeps: int, burn_in: int
+) -> Float[Array, "rows tokens"]:
+    """Log probability of each token given the first half of its row."""
     first = TokenRows(tokens.words[:, : -(-tokens.words.shape[1] // 2)], _first_lengths(tokens))
     walk = walk_over(topics, first)
 
@@ -79,7 +98,7 @@ def _complete_by_gibbs(
     start = walk.start(walk.lengths.shape)
     _, total = jax.lax.fori_loop(0, burn_in + num_sweeps, sweep, (start, jnp.zeros_like(start.counts)))
     gamma = walk.alpha + total / num_sweeps  # of the posterior mean of theta, counts averaged over sweeps
-    return _second_half(topics, tokens, gamma / jnp.sum(gamma, axis=1, keepdims=True))
+    return _of_words(topics, tokens, gamma / jnp.sum(gamma, axis=1, keepdims=True))
 
 
 def gaussian_completion(
@@ -150,18 +169,26 @@ def _complete_by_gaussian(
     local = estep.logistic_normal(problem, start, key_estep)
     cov = inverse(jnp.linalg.cholesky(precision + local.site))
     draws = gaussian_draws(key_draws, local.mean, jnp.linalg.cholesky(cov), num_samples)
-    return _second_half(topics, tokens, jnp.mean(jax.nn.softmax(draws), axis=1))
+    return _second_half(tokens, _of_words(topics, tokens, jnp.mean(jax.nn.softmax(draws), axis=1)))
 
 
-def _score_of_halves(complete: Callable, topics: Topics, corpus: Corpus, key: PRNGKeyArray, per_token: int) -> Score:
+def _score_of_halves(complete: Callable, topics: Any, corpus: Corpus, key: PRNGKeyArray, per_token: int) -> Score:
     """The score of the second halves of documents, of each row of tokens by `complete(topics, tokens, key)`."""
-    rows = np.flatnonzero(corpus.tokens >= 2)
-    if len(rows) == 0:
+    if corpus.tokens.max() < 2:
         got = f"at most {corpus.tokens.max()} in each of {corpus.num_documents}"
         raise fail("documents", "one with two tokens or more", got, "pass longer documents")
-    long = corpus[rows]
-    log_probs = per_document(lambda tokens, key: complete(topics, tokens, key), long, per_token, key)
-    return Score.of(log_probs, long.tokens // 2, rows, corpus.num_documents - len(rows))
+    return score_documents(complete, topics, corpus, key, per_token, 2)
+
+
+def score_documents(
+    estimate: Callable, topics: Any, corpus: Corpus, key: PRNGKeyArray, per_token: int, part: int = 1
+) -> Score:
+    """The score of one in `part` tokens of each document that has as many; `estimate` (jitted) gives the log
+    probability of each row of tokens, and holds `per_token` numbers for a token."""
+    rows = np.flatnonzero(corpus.tokens >= part)
+    chosen = corpus[rows]
+    log_probs = per_document(lambda tokens, key: estimate(topics, tokens, key), chosen, per_token, key)
+    return Score.of(log_probs, chosen.tokens // part, rows, corpus.num_documents - len(rows))
 
 
 def _first_lengths(tokens: TokenRows) -> Int[Array | np.ndarray, " rows"]:
@@ -169,9 +196,14 @@ def _first_lengths(tokens: TokenRows) -> Int[Array | np.ndarray, " rows"]:
     return tokens.lengths - tokens.lengths // 2
 
 
-def _second_half(topics: Topics, tokens: TokenRows, theta: Float[Array, "rows K"]) -> Float[Array, " rows"]:
-    """Log probability of the second half of each row's tokens under topic shares."""
+def _of_words(topics: Topics, tokens: TokenRows, theta: Float[Array, "rows K"]) -> Float[Array, "rows tokens"]:
+    """Log probability of each token under topic shares."""
     mixed = jnp.einsum("dnk,dk->dn", topics.likelihood[tokens.words], theta, precision="highest")
+    return jnp.log(mixed) + topics.log_scale[tokens.words]
+
+
+def _second_half(tokens: TokenRows, by_word: Float[Array, "rows tokens"]) -> Float[Array, " rows"]:
+    """The sum over the second half of each row's tokens."""
     place = jnp.arange(tokens.words.shape[1])
     second = (place >= _first_lengths(tokens)[:, None]) & (place < tokens.lengths[:, None])
-    return jnp.sum(jnp.where(second, jnp.log(mixed) + topics.log_scale[tokens.words], 0.0), axis=1)
+    return jnp.sum(jnp.where(second, by_word, 0.0), axis=1)

@@ -54,8 +54,11 @@ def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = Tru
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The records; a last line that a kill or a power cut has damaged is left out. Raises ValueError: another line is
-    damaged; the message says which."""
+    """The records; a last line that a kill or a power cut has damaged is left out.
+
+    Raises:
+      ValueError: another line is damaged; the message says which.
+    """
     if not path.exists():
         return
     damaged = ""

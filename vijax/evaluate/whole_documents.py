@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.checks import require_integers
-from vijax.data.corpora.corpus import Corpus
+from vijax.evaluate.completion import score_documents
 from vijax.evaluate.sampler import Chains, Walk, draws
 from vijax.evaluate.score import Score
-from vijax.evaluate.tokens import TokenRows, Topics, checked, per_document, scale_of, walk_over
+from vijax.evaluate.tokens import TokenRows, Topics, checked, scale_of, walk_over
 from vijax.xla.compiler import step_jit
 
 _CLIMBS = 10  # sweeps of coordinate ascent that follow the burn-in
@@ -56,7 +54,7 @@ def chib(
     require_integers(0, burn_in=burn_in)
     table, corpus = checked(topics, alpha, documents)
     estimate = functools.partial(_chib, num_samples=num_samples, burn_in=burn_in)
-    return _score_documents(estimate, table, corpus, key, table.alpha.shape[0])
+    return score_documents(estimate, table, corpus, key, table.alpha.shape[0])
 
 
 @functools.partial(step_jit, static_argnames=("num_samples", "burn_in"))
@@ -165,7 +163,7 @@ def left_to_right(
     table, corpus = checked(topics, alpha, documents)
     estimate = functools.partial(_left_to_right, num_particles=num_particles, resample_every=resample_every)
     num_topics = table.alpha.shape[0]
-    return _score_documents(estimate, table, corpus, key, num_topics + 2 * num_particles)
+    return score_documents(estimate, table, corpus, key, num_topics + 2 * num_particles)
 
 
 @functools.partial(step_jit, static_argnames=("num_particles", "resample_every"))
@@ -200,17 +198,3 @@ def survivors(weights: Float[Array, "rows particles"], key: PRNGKeyArray) -> Int
     points = (jnp.arange(num_particles) + offset) / num_particles * cumulative[:, -1:]
     index = jnp.sum(cumulative[:, None, :] <= points[:, :, None], axis=2)
     return jnp.minimum(index, num_particles - 1)
-
-
-def _score_documents(
-    estimate: Callable[[Topics, TokenRows, PRNGKeyArray], Array],
-    topics: Topics,
-    corpus: Corpus,
-    key: PRNGKeyArray,
-    elements_per_token: int,
-) -> Score:
-    """The score of all documents with words; `estimate` (jitted) gives the log probability per row."""
-    rows = np.flatnonzero(corpus.tokens)
-    corpus, num_empty = corpus[rows], corpus.num_documents - len(rows)
-    log_probs = per_document(lambda tokens, key: estimate(topics, tokens, key), corpus, elements_per_token, key)
-    return Score.of(log_probs, corpus.tokens, rows, num_empty)

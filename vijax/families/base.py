@@ -125,8 +125,11 @@ class Family(abc.ABC):
 
     def flat(self) -> Self:
         """The natural parameters, of this shape, of the (usually improper) density that is constant in x: zeros, where
-        h is constant. Raises NotImplementedError where log h is not linear in the statistics: there is no such
-        member."""
+        h is constant.
+
+        Raises:
+          NotImplementedError: log h is not linear in the statistics: there is no such member.
+        """
         if type(self).log_base_measure is not Family.log_base_measure:
             raise NotImplementedError(
                 f"no {type(self).__name__} is constant in x, because log h(x) is not linear in its statistics: maximum "
@@ -156,8 +159,11 @@ class Family(abc.ABC):
         return over_laws(lambda law, x: law.cdf(x), self.marginal_laws(), x)
 
     def quantile(self, p: Any) -> Any:
-        """The quantiles of each number of x alone; the axes of `p` lead. Not differentiable. Raises ValueError unless
-        all of `p` lies strictly between 0 and 1, and NotImplementedError as `marginal_laws` does.
+        """The quantiles of each number of x alone; the axes of `p` lead. Not differentiable.
+
+        Raises:
+          ValueError: a `p` that does not lie strictly between 0 and 1.
+          NotImplementedError: as `marginal_laws` does.
 
         >>> from vijax.families import Gamma
         >>> print(*(f"{x:.3f}" for x in Gamma.from_shape_rate(2.0, 1.0).quantile([0.05, 0.5, 0.95])))
@@ -301,9 +307,13 @@ class Family(abc.ABC):
         return over_batch(solve_one, len(self.batch_shape))(self, cotangent)
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Statistics, Callable[[Statistics], Self]]:
-        """A draw's statistics t(R(u, lambda)) and the map V: eta -> F^-1 J^T eta of structured SVI, J the derivative
-        of the statistics in lambda at fixed u (Hoffman and Blei 2015, eq. 8 and 22). E[V] = I on the span of the
-        statistics. Raises NotImplementedError where x is discrete."""
+        """A draw's statistics t(R(u, lambda)) and the map V: eta -> F^-1 J^T eta of structured SVI, J the derivative of
+        the statistics in lambda at fixed u (Hoffman and Blei 2015, eq. 8 and 22). E[V] = I on the span of the
+        statistics.
+
+        Raises:
+          NotImplementedError: x is discrete.
+        """
         if self.discrete:
             raise NotImplementedError(
                 f"{type(self).__name__} is discrete: its draws have no derivative in the natural parameters, so "

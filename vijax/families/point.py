@@ -42,7 +42,7 @@ class Point:
 
 
 def log_predictive(
-    log_likelihood: Callable[[Any, Array], Float[Array, " K"]], q: Family | Point, y: Float[Array, ...]
+    log_likelihood: Callable[[Any, Any], Float[Array, " K"]], q: Family | Point, y: Any
 ) -> Float[Array, " K"]:
     """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every conjugate pair (Pei
     2019, section on predictive distributions). It is a difference of large numbers: evaluate it in float64. For a

@@ -178,13 +178,9 @@ def _to_arrays(tree: Any, meta: dict[str, Any]) -> dict[str, np.ndarray]:
 
 def _to_array(leaf: Any) -> tuple[np.ndarray, str]:
     """A leaf as an array, and its kind: a typed key by its implementation, a Python number, an array."""
-    if _is_key(leaf):
+    if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return np.array(jax.random.key_data(leaf)), f"key:{jax.random.key_impl(leaf)}"
     return np.array(leaf, order="C"), "number" if isinstance(leaf, int | float) else "array"
-
-
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _storable(dtype: np.dtype) -> np.dtype:

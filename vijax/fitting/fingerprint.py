@@ -66,7 +66,8 @@ def _of_first_batches(loader: Any) -> Iterator[Any]:
 def _read(digest: Any, array: Any, most: int | None) -> None:
     """Adds an array to the digest as steps read it: doubles as floats, unless x64 is on."""
     rows = np.atleast_1d(array)
-    dtype = _read_as(rows.dtype)
+    widest = {"f": jnp.result_type(float), "i": jnp.result_type(int)}.get(rows.dtype.kind)
+    dtype = widest if widest is not None and rows.dtype.itemsize > widest.itemsize else rows.dtype
     digest.update(f"{dtype.name} {rows.shape}".encode())
     size = max(1, BLOCK // max(1, rows[:1].size * dtype.itemsize))
     starts: Sequence[int] | np.ndarray = range(0, len(rows), size)
@@ -75,8 +76,3 @@ def _read(digest: Any, array: Any, most: int | None) -> None:
     with np.errstate(over="ignore"):
         for start in starts:
             digest.update(rows[start : start + size].astype(dtype).tobytes())
-
-
-def _read_as(dtype: np.dtype) -> np.dtype:
-    widest = {"f": jnp.result_type(float), "i": jnp.result_type(int)}.get(dtype.kind)
-    return widest if widest is not None and dtype.itemsize > widest.itemsize else dtype

@@ -115,9 +115,10 @@ def fit(
 
     Args:
       alg: an algorithm, as `vijax.svi` and its relatives return.
-      data: a corpus, or anything `vijax.data.read` reads, for models of documents; else a pytree of arrays with one
-        leading axis of groups, or rows of Parquet files (`vijax.data.rows`); or batches from elsewhere
-        (`vijax.data.stream`), or a `Loader` of your own. None for a density that reads none.
+      data: a corpus, or anything `vijax.data.read` reads, or documents in Parquet files (`vijax.data.shards`), for
+        models of documents; else a pytree of arrays with one leading axis of groups, or rows of Parquet files
+        (`vijax.data.rows`); or batches from elsewhere (`vijax.data.stream`), or a `Loader` of your own. None for a
+        density that reads none.
       key: random key of the run: of the start, the order of the batches, every draw.
       num_epochs: passes over the data. Give this or `num_steps`.
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.

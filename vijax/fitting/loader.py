@@ -11,11 +11,14 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from vijax.checks import require
 from vijax.contract import intake
 from vijax.contract.batch import Minibatch, one_group
 from vijax.contract.intake import check_finite, check_lengths, check_numbers
 from vijax.contract.model import Model
-from vijax.data.minibatch import Share
+from vijax.data.minibatch import Share, Shared
+from vijax.data.streams.document_loader import document_loader
+from vijax.data.streams.documents import Shards
 from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
 from vijax.data.streams.rows import Rows
@@ -47,7 +50,7 @@ class Loader(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class ArrayLoader:
+class ArrayLoader(Shared):
     """Minibatches of a pytree of arrays with one leading axis of groups, of at most `batch_size` of them.
 
     A pass is cut evenly: its batches differ by one group at most, and smaller ones are padded. A short last batch,
@@ -85,10 +88,6 @@ class ArrayLoader:
                 else:
                     yield self._batch(order, parts[place])._replace(part=parts[place])
 
-    def shared(self, share: Share) -> ArrayLoader:
-        """The loader of a part of each batch."""
-        return dataclasses.replace(self, share=share)
-
     def contents(self) -> Iterator[Any]:
         """Arrays that identify these data and their parts."""
         yield from jax.tree.leaves(self.data)
@@ -116,7 +115,7 @@ class ArrayLoader:
 
 
 @dataclasses.dataclass(frozen=True)
-class CorpusLoader:
+class CorpusLoader(Shared):
     """Minibatches of a `vijax.data.Corpus`, stratified by document length."""
 
     corpus: Any
@@ -149,10 +148,6 @@ class CorpusLoader:
             return (self._part(stream, hands, step) for step in range(start, stop))
         stream = minibatches(self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start)
         return iter(dataclasses.replace(stream, share=self.share))
-
-    def shared(self, share: Share) -> CorpusLoader:
-        """The loader of a part of each batch."""
-        return dataclasses.replace(self, share=share)
 
     def contents(self) -> Iterator[Any]:
         """Arrays that identify these documents and their parts."""
@@ -220,9 +215,10 @@ def as_loader(
     """A loader of anything the model can read.
 
     Args:
-      data: a `Loader`, whose batches are not checked; a source of batches (`vijax.data.stream`); a corpus, or anything
-        that `vijax.data.read` reads, for models of documents; else `vijax.data.rows`, or a pytree of arrays with one
-        leading axis of groups, for a model of one group any arrays or None; None for a model that has its data.
+      data: a `Loader`, whose batches are not checked; a source of batches (`vijax.data.stream`); a corpus, anything
+        that `vijax.data.read` reads, or `vijax.data.shards`, for models of documents; else `vijax.data.rows`, or a
+        pytree of arrays with one leading axis of groups, for a model of one group any arrays or None; None for a model
+        that has its data.
       model: the model that reads the data.
       batch_size: groups a step; None takes the whole set, or for documents `usual_size(data, usual_words)` where
         `usual_words` is given.
@@ -243,13 +239,16 @@ def as_loader(
     if model.form.documents is not None:
         from vijax.data import read
 
-        corpus = read(data)
+        corpus = data if isinstance(data, Shards) else read(data)
         _check_batch_size(batch_size, corpus.num_documents)
         _check_words(corpus.vocab_size, model.form.documents.vocab_size)
         size: float | None = _size_of_parts(corpus.num_documents, num_parts, batch_size)
         size = size if num_parts is None else corpus.num_documents / num_parts  # which is dealt to any number of them
         usual = corpus.num_documents if usual_words is None else usual_size(corpus, usual_words)
+        if isinstance(corpus, Shards):
+            return document_loader(corpus, size or usual, seed, num_parts is not None)
         return CorpusLoader(corpus, size or usual, seed, num_parts is not None)
+    require(not isinstance(data, Shards), "data", "arrays, of a model whose groups are not documents", "documents")
     if isinstance(data, Rows):
         _check_batch_size(batch_size, data.num_groups)
         size = _size_of_parts(data.num_groups, num_parts, batch_size)

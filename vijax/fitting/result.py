@@ -22,6 +22,7 @@ from vijax.inference.state import State, bad_variables
 from vijax.predict import predictive
 from vijax.predict import summary as summaries
 from vijax.predict.questions import inferred, inferred_of_documents, locals_of, shares_of
+from vijax.xla import keys
 
 
 class Fit(NamedTuple):
@@ -164,7 +165,7 @@ class Fit(NamedTuple):
         """
         check_key(key, "It is the first argument: fit.sample(key, num_draws).")
         require_integers(num_draws=num_draws)
-        key_globals, key_found, key_locals = jax.random.split(key, 3)
+        key_globals, key_found, key_locals = keys.several(key, 3)
         draws = predictive.of_globals(self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws)
         if locals_of is None:
             return draws
@@ -310,7 +311,8 @@ class Fit(NamedTuple):
 
         Returns:
           `arviz.InferenceData`; with ArviZ 1.0 and later `xarray.DataTree`. The group `posterior` has each variable as
-          (1, num_draws, *shape); parts of a variable that is a tree are named `variable.part`. A density has a group
+          (1, num_draws, *shape); parts of a variable that is a tree are named `variable.part`. Of a `vijax.glmm` it
+          has the effects of groups, by Bambi's names ("1|g", along "g__factor_dim"). A density has a group
           `sample_stats`: `lq`, log q of the free coordinates, and `lp`, log p of them, unnormalised (as Stan's `lp__`).
           Attributes name version and algorithm, and the bound, gap, k-hat and verdict of a `report`.
 

@@ -23,6 +23,7 @@ from vijax.contract.batch import Minibatch, one_group
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.per_variable import PerVariable, check_known, per_variable
+from vijax.families import Product
 from vijax.inference import compatibility
 from vijax.inference.bound import first_bad, gradient_through_context, in_context, reads_of
 from vijax.inference.estimand import Estimand, distribution
@@ -62,6 +63,7 @@ GIVE_SIZE = (
     "Wrap the data, Minibatch(data, num_groups=N), or the algorithm: vijax.part_of(alg, N), or vijax.whole(alg) "
     "where the data are all there are. The rows take num_groups=N."
 )
+DEAL = "vijax.data.minibatches(corpus, batch_size, seed) deals batches of documents; vijax.fit deals them by itself."
 
 
 class Algorithm(NamedTuple):
@@ -204,6 +206,9 @@ class _OfChoices:
             batch = Minibatch(one_group(batch) if model.form.one_group else batch, total)
         wanted, got = getattr(batch.data, "read_by", None), type(batch.data).__name__
         require(wanted is None, "batch", "data as the model reads them", got, f"They are for {wanted}.")
+        if model.form.documents is not None:
+            got = f"an array of shape {jnp.shape(batch.data)}" if hasattr(batch.data, "shape") else got
+            require(isinstance(batch.data, tuple | list), "batch", "a tuple of vijax.Documents", got, DEAL)
         size = total if batch.num_groups is None else batch.num_groups
         return batch._replace(data=taken(model, batch.data), num_groups=size)
 
@@ -219,25 +224,29 @@ class _Init(_OfChoices):
         spec, model = self.spec, self.spec.model
         batch = None if batch is None else self._batch(batch)
         hyper = tree.as_arrays({**model.hyper, **(hyper or {})})
-        posterior = in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
-        dtype = jnp.result_type(*jax.tree.leaves(posterior)[:1] or [float])
-        return State(
-            posterior=posterior,
-            memory={name: spec.update.of(name).init(q) for name, q in posterior.items()},
-            hyper=hyper,
-            opt_state=(spec.optimizer or ADAM).init(free_points(model, hyper, spec.learn)),
-            step_size=jnp.zeros((), dtype),
-            penalty=jnp.zeros((), dtype),
-            local=None,
-            messages=spec.messages.init(spec, posterior),
-            step=jnp.zeros((), jnp.int32),
-            bad_steps=jnp.zeros((), jnp.int32),
-            num_skipped=jnp.zeros((), jnp.int32),
-            checked=jnp.full(3, UNSEEN, dtype),
-            watch=watch(dtype=dtype),
-            data=jnp.zeros(4, jnp.uint32),
-            beside={},
-        )
+        return state_at(spec, hyper, in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch)))
+
+
+def state_at(spec: Spec, hyper: Hyper, posterior: Product) -> State:
+    """The state of step 0 with this posterior, which remembers nothing."""
+    dtype = jnp.result_type(*jax.tree.leaves(posterior)[:1] or [float])
+    return State(
+        posterior=posterior,
+        memory={name: spec.update.of(name).init(q) for name, q in posterior.items()},
+        hyper=hyper,
+        opt_state=(spec.optimizer or ADAM).init(free_points(spec.model, hyper, spec.learn)),
+        step_size=jnp.zeros((), dtype),
+        penalty=jnp.zeros((), dtype),
+        local=None,
+        messages=spec.messages.init(spec, posterior),
+        step=jnp.zeros((), jnp.int32),
+        bad_steps=jnp.zeros((), jnp.int32),
+        num_skipped=jnp.zeros((), jnp.int32),
+        checked=jnp.full(3, UNSEEN, dtype),
+        watch=watch(dtype=dtype),
+        data=jnp.zeros(4, jnp.uint32),
+        beside={},
+    )
 
 
 class _Step(_OfChoices):

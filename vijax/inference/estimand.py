@@ -15,7 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from vijax.families import Family
+from vijax.checks import require
+from vijax.families import Dirichlet, Family
+from vijax.families.discrete.dirichlet import ExpandedMean
 
 
 class Estimand(abc.ABC):
@@ -66,6 +68,23 @@ class free_form(Estimand):
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
         return -jnp.sum(q.entropy())
+
+
+@dataclasses.dataclass(frozen=True)
+class draw(Estimand):
+    """The present draw of a Markov chain over the simplex, a point; the penalty is minus its log prior
+    (`vijax.sgrld`)."""
+
+    is_point: ClassVar[bool] = True
+
+    def prior(self, prior: Family) -> Family:
+        """The concentrations of a Dirichlet, as those of `ExpandedMean`. Raises ValueError: it is no Dirichlet."""
+        remedy = "Of other globals use vijax.ssvi, or vijax.reference for a sampler."
+        require(isinstance(prior, Dirichlet), "estimand", "Dirichlet globals for draw()", type(prior).__name__, remedy)
+        return ExpandedMean(*jax.tree.leaves(prior))
+
+    def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
+        return -jnp.sum(prior.log_prob_of_stats(self.point(q)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +27,7 @@ from vijax.families.vector.blocks import Blocks
 from vijax.families.vector.coupling_flow import CouplingFlow, Sizes, parts
 from vijax.families.vector.free_normals import LowRankNormal, TriangularNormal
 from vijax.families.vector.normal_mixture import NormalMixture
+from vijax.xla.compiler import quick_jit
 
 
 class Guide(abc.ABC):
@@ -209,13 +211,18 @@ class mixture(Guide):
 
     def at(self, mean: Float[Array, " D"], sd: float) -> NormalMixture:
         """See `Guide`: half of the variance is between the components."""
-        places = quasi.fixed_normals(self.components, mean.size, mean.dtype)
-        places = places - jnp.mean(places, 0)[None]
-        share = 0.5 if self.components > 1 else 0.0
-        places = sd * share**0.5 * places / jnp.maximum(jnp.std(places, 0), 1e-6)[None]
-        scale = jnp.log(sd * (1 - share) ** 0.5) * jnp.eye(mean.size, dtype=mean.dtype)
-        each = jnp.broadcast_to(scale, (self.components, *scale.shape))
-        return NormalMixture(jnp.zeros(self.components, mean.dtype), mean[None] + places, each)
+        return _side_by_side(mean, sd, self.components)
+
+
+@functools.partial(quick_jit, static_argnums=2)
+def _side_by_side(mean: Float[Array, " D"], sd: Any, components: int) -> NormalMixture:
+    places = quasi.fixed_normals(components, mean.size, mean.dtype)
+    places = places - jnp.mean(places, 0)[None]
+    share = 0.5 if components > 1 else 0.0
+    places = sd * share**0.5 * places / jnp.maximum(jnp.std(places, 0), 1e-6)[None]
+    scale = jnp.log(sd * (1 - share) ** 0.5) * jnp.eye(mean.size, dtype=mean.dtype)
+    each = jnp.broadcast_to(scale, (components, *scale.shape))
+    return NormalMixture(jnp.zeros(components, mean.dtype), mean[None] + places, each)
 
 
 @checked

@@ -80,6 +80,11 @@ class Spec(NamedTuple):
         return {name: point(name, q) for name, q in posterior.items()}
 
     def estimators(self, names: Any) -> dict[str, Estimator]:
-        """The estimator of each global: at a point where no more is sought."""
-        rule = lambda name: at_point(self.estimand.of(name)) if self.is_point(name) else self.estimator.of(name)
+        """The estimator of each global: at a point where no more is sought, but for those that move points."""
+
+        def rule(name: str) -> Estimator:
+            chosen = self.estimator.of(name)
+            plain = self.is_point(name) and not (chosen and chosen.for_points)
+            return at_point(self.estimand.of(name)) if plain else chosen
+
         return {name: rule(name) for name in names}

@@ -2,12 +2,13 @@
 
 from vijax.models import emission
 from vijax.models.documents.ctm import ctm
+from vijax.models.documents.hdp import hdp
 from vijax.models.documents.lda import lda
 from vijax.models.documents.plsa import plsa, plsa_entries
 from vijax.models.documents.simple_mixture import simple_mixture
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf
-from vijax.models.factors.hpf import hpf, new_items, recommend
+from vijax.models.factors.hpf import hpf, new_items, recommend, with_covariates
 from vijax.models.factors.stochastic_block_model import rates_matrix, stochastic_block_model
 from vijax.models.formulas.glmm import Glmm
 from vijax.models.mixtures.mixture import dp_mixture, mixture
@@ -26,9 +27,12 @@ from vijax.models.regressions.linear_models import glm, logistic_regression
 from vijax.models.regressions.predictor_draws import response
 from vijax.models.regressions.predictors import Predictors
 from vijax.models.regressions.regression import ard_regression
+from vijax.models.series.arhmm import arhmm
 from vijax.models.series.factorial_hmm import factorial_hmm
 from vijax.models.series.hmm import hmm
+from vijax.models.series.recurrent_slds import after_slds, recurrent_slds
 from vijax.models.series.sequences import pad
+from vijax.models.series.slds import slds
 from vijax.models.series.state_space import linear_gaussian_state_space
 from vijax.models.structural.stm import Stm
 
@@ -36,7 +40,9 @@ __all__ = [
     "Glmm",
     "Predictors",
     "Stm",
+    "after_slds",
     "ard_regression",
+    "arhmm",
     "as_potentials",
     "ctm",
     "dp_mixture",
@@ -47,6 +53,7 @@ __all__ = [
     "glm",
     "gp",
     "group_rows",
+    "hdp",
     "hierarchical_linear_regression",
     "hierarchical_probit_regression",
     "hmm",
@@ -64,9 +71,12 @@ __all__ = [
     "population",
     "rates_matrix",
     "recommend",
+    "recurrent_slds",
     "response",
     "simple_mixture",
+    "slds",
     "stochastic_block_model",
     "svae",
     "vae",
+    "with_covariates",
 ]

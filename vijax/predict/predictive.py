@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -41,6 +42,16 @@ def of_globals(spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, 
     points = tuple(name for name in posterior if spec.is_point(name))
     make = lambda of: quick_jit(lambda *given: _values(of(), *given), static_argnums=(0, 1))
     return kept(spec.model, "draws", make)(num_draws, points, hyper, posterior, key)
+
+
+def coordinates(q: Family, key: PRNGKeyArray, num_draws: int) -> Any:
+    """Draws of a guide's coordinates, (num_draws, D)."""
+    return _coordinates(q, key, num_draws)
+
+
+@functools.partial(quick_jit, static_argnums=2)
+def _coordinates(q: Family, key: PRNGKeyArray, num_draws: int) -> Any:
+    return q.sample(key, (num_draws,))
 
 
 def of_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def short_chains(
     remedy = "Write it as a log density (vijax.density)."
     require(walkable, "model", "a log density, or an energy without free variables", "one with such", remedy)
     key_draws, key_tried, key_walk, key_start = jax.random.split(key, 4)
-    draws, groups = fit.sample(key_draws, num_chains), groups_of(spec.model, data)
+    draws, groups = fit.posterior.sample(key_draws, (num_chains,)), groups_of(spec.model, data)
     program = kept(spec.model, "short chains", lambda model: step_jit(_bind(model)))
     walked = lambda key, size, count: program(hyper, groups, key_start, draws, key, size, count)
     *values, acceptance = walked(key_walk, _longest(lambda size: float(walked(key_tried, size, 1)[2])), num_steps)

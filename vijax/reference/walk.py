@@ -16,6 +16,7 @@ from vijax.constrain import positive, positive_definite, real, simplex, unit_int
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, Model
+from vijax.contract.variables import Z
 from vijax.families import CoefficientsPrecision, Family, MeanPrecision
 from vijax.fitting.loader import all_groups
 from vijax.models.energies.density import LogDensity
@@ -28,7 +29,7 @@ class Walk(NamedTuple):
 
     density: Callable[[Array], Float[Array, ""]]  # log density of free coordinates, up to a constant
     values: Callable[[Array], tuple[dict[str, Any], dict[str, Any]]]  # (globals, sampled locals) at free coordinates
-    free: Callable[[dict[str, Any]], Float[Array, " D"]]  # the free coordinates of globals, where no locals are sampled
+    free: Callable[[dict[str, Any]], Float[Array, " D"]]  # free coordinates of a draw of q, where no locals are sampled
     origin: Float[Array, " D"]  # start of the chains
     spread: float  # and the spread of starts about it
 
@@ -45,19 +46,20 @@ def walk_of(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArra
 
     The data are from `groups_of`; they may be traced, as may the hyperparameters (None for the model's own). The key is
     of the start of the model's posterior."""
+    hyper = tree.as_arrays(model.hyper if hyper is None else hyper)
     if model.log_density is not None:
-        return _of_density(model.log_density, data, sampled)
-    return _of_energy(model, data, sampled, key, tree.as_arrays(model.hyper if hyper is None else hyper))
+        return _of_density(model.log_density, data, sampled, hyper)
+    return _of_energy(model, data, sampled, key, hyper)
 
 
-def _of_density(own: LogDensity, data: PyTree, sampled: Sequence[str]) -> Walk:
+def _of_density(own: LogDensity, data: PyTree, sampled: Sequence[str], hyper: Hyper) -> Walk:
     require(not sampled, "sampled", "none: a density has no locals", list(sampled))
 
     def density(x: Array) -> Float[Array, ""]:
         return own.log_prior_at(x) + jnp.sum(own.log_liks_at(x, data))
 
-    free = lambda values: own.variables.coordinates({name: values[name] for name in own.variables.names})
-    return Walk(density, lambda x: (own.values_at(x), {}), free, jnp.zeros(own.variables.dim), 0.5)
+    free = lambda draw: own.point(hyper, draw[Z])
+    return Walk(density, lambda x: (own.shown_at(x), {}), free, jnp.zeros(own.variables.dim), 0.5)
 
 
 def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper) -> Walk:

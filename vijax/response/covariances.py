@@ -30,8 +30,11 @@ class Covariances(NamedTuple):
         return self._shaped(np.sqrt(np.diag(self.matrix)))
 
     def of(self, one: Any, other: Any = None) -> Float[np.ndarray, "m n"]:
-        """Returns the block of one quantity, or of two, by their keys in `means`. Raises ValueError: there is no such
-        key."""
+        """Returns the block of one quantity, or of two, by their keys in `means`.
+
+        Raises:
+          ValueError: there is no such key.
+        """
         return self.matrix[np.ix_(self._places(one), self._places(one if other is None else other))]
 
     def _places(self, name: Any) -> Float[np.ndarray, " m"]:

@@ -15,13 +15,22 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from vijax.checks import require
+from vijax.scale.watch import LOST, at_abort
 
 HEARTBEAT_S = 40
 """Seconds without a sign of life after which JAX itself ends all processes; those who have a watch know before."""
 
 
+WAIT_S = 300
+"""Seconds for which a process that joins waits for the others, where nothing is said."""
+
+
 def initialize(
-    coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None, **more: Any
+    coordinator: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    initialization_timeout: int = WAIT_S,
+    **more: Any,
 ) -> None:
     """Joins this process with others that run the same program, by `jax.distributed.initialize`.
 
@@ -34,6 +43,8 @@ def initialize(
       coordinator: address and port of process 0, as 10.0.0.1:1234; any free port.
       num_processes: number of processes.
       process_id: number of this one, from 0.
+      initialization_timeout: seconds for which it waits for the others to come. Then this process ends, with a sentence
+        and exit code 5: JAX's own client ends it, with nothing for Python to catch.
       **more: other arguments of `jax.distributed.initialize`.
 
     Raises:
@@ -46,15 +57,25 @@ def initialize(
     known = os.environ
     if num_processes is None and process_id is None and {"JAX_NUM_PROCESSES", "JAX_PROCESS_ID"} <= set(known):
         num_processes, process_id = int(known["JAX_NUM_PROCESSES"]), int(known["JAX_PROCESS_ID"])
-    before = signal.getsignal(signal.SIGTERM)
+    before, several = signal.getsignal(signal.SIGTERM), "all" if num_processes is None else f"all {num_processes}"
+    waited = f"vijax: not {several} processes came within {initialization_timeout} s"
+    undo = at_abort(lambda: _end(f"{waited}. See that each was started and reaches {coordinator or 'process 0'}.\n"))
+    more = {"initialization_timeout": initialization_timeout, **more}
     try:
         jax.distributed.initialize(coordinator, num_processes, process_id, **more)
     except (ValueError, TypeError) as error:
         given = f"coordinator={coordinator}, num_processes={num_processes}, process_id={process_id}"
         expected = "a cluster that JAX detects, or all of coordinator=HOST:PORT, num_processes=N, process_id=I"
         raise ValueError(f"coordinator: expected {expected}; got {given} ({error}).") from error
+    finally:
+        undo()
     if before is not None:  # JAX takes SIGTERM, and does nothing with it that vijax would see
         signal.signal(signal.SIGTERM, before)
+
+
+def _end(text: str) -> None:
+    os.write(2, text.encode())
+    os._exit(LOST)
 
 
 def is_joined() -> bool:

@@ -64,8 +64,11 @@ class FactorAnalysis(Transformer):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds loadings and noise of the rows of X, (rows, features); y is ignored. A `ConvergenceWarning` says that
-        the bound had not converged after `max_iter` steps. Raises ValueError: an argument out of its range, numbers
-        that are missing or not finite."""
+        the bound had not converged after `max_iter` steps.
+
+        Raises:
+          ValueError: an argument out of its range, numbers that are missing or not finite.
+        """
         self._check_settings()
         X = self._checked(X, reset=True)
         self.mean_ = X.mean(axis=0)
@@ -180,8 +183,11 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds the parts of counts X, (rows, features), none negative, dense or sparse (made dense); weights that are
         not whole are taken as they are, and y is ignored. A `ConvergenceWarning` says that the bound had not converged
-        after `max_iter` steps. Raises ValueError: an argument out of its range; negative or missing numbers; only
-        zeros."""
+        after `max_iter` steps.
+
+        Raises:
+          ValueError: an argument out of its range; negative or missing numbers; only zeros.
+        """
         self._check_settings()
         X = self._checked(X, reset=True)
         require(X.any(), "X", "counts", "only zeros")

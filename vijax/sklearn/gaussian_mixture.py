@@ -36,13 +36,12 @@ class _Gaussian(MixtureEstimator):
         return blurred(made, float(self.reg_covar))
 
     def _describe(self, bounds: np.ndarray) -> None:
+        super()._describe(bounds)
         kind, point = self.covariance_type, self.fit_.estimates["components"].mean()
-        self.weights_, self.means_ = self._weights(), kinds.means_of(kind, point)
+        self.means_ = kinds.means_of(kind, point)
         self.precisions_ = kinds.precisions_of(kind, point)
         self.covariances_ = kinds.covariances_of(kind, self.precisions_)
         self.precisions_cholesky_ = kinds.cholesky_of(kind, self.precisions_)
-        self.lower_bounds_ = [float(x) for x in bounds]
-        self.lower_bound_ = self.lower_bounds_[-1]
 
     def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
         mean = self.means_[component]

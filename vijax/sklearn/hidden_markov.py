@@ -9,9 +9,10 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vijax.algorithms import cavi, em
+from vijax.algorithms import cavi, em, svi
 from vijax.arguments import NotNegative, Positive, Size
 from vijax.checks import require, require_integers
 from vijax.families import Dirichlet, Product
@@ -22,7 +23,7 @@ from vijax.models.series.hmm import hmm
 from vijax.models.series.sequences import path
 from vijax.sklearn.parts import covariances as kinds
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, padded, size_with_padding
-from vijax.sklearn.parts.rows import check_counts, fit_rows, prior_of_rates, weights_allowed
+from vijax.sklearn.parts.rows import InParts, check_counts, fit_rows, prior_of_rates, weights_allowed
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
 
@@ -30,7 +31,7 @@ _paths = quick_jit(jax.vmap(lambda z: z.mode()))
 
 
 @estimator
-class HiddenMarkovModel(VijaxEstimator):
+class HiddenMarkovModel(InParts, VijaxEstimator):
     """A hidden Markov model, with Gaussian or Poisson emissions.
 
     X holds all sequences, one below the other, and `lengths` holds their lengths (None: X is one sequence), as in
@@ -49,6 +50,8 @@ class HiddenMarkovModel(VijaxEstimator):
       tol: the bound has converged when it changes by less, per step of the sequences.
       n_init: number of starts, side by side; the best is kept.
       random_state: an integer for results that can be repeated.
+      total_samples: for `partial_fit`, the number of sequences in all; None is the number seen so far.
+      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2, ...
 
     Attributes:
       startprob_, transmat_: probabilities of the first state, and of the next (columns) given each (rows).
@@ -78,8 +81,11 @@ class HiddenMarkovModel(VijaxEstimator):
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
         """Fits the model to sequences X one below the other, (steps, features), of these lengths; y is ignored. A
-        `ConvergenceWarning` says that the bound had not converged after `max_iter` steps. Raises ValueError: an
-        argument out of its range, missing numbers, negative counts, lengths that do not add up."""
+        `ConvergenceWarning` says that the bound had not converged after `max_iter` steps.
+
+        Raises:
+          ValueError: an argument out of its range, missing numbers, negative counts, lengths that do not add up.
+        """
         self._check_settings()
         X = self._checked(X, reset=True)
         sequences = in_sequences(X, lengths)
@@ -90,6 +96,22 @@ class HiddenMarkovModel(VijaxEstimator):
             self._describe()
         self.lower_bound_ = float(found.bounds[-1])
         self._keep(found.fit, found.converged, found.n_iter)
+        self.n_samples_seen_ = len(sequences[0])  # `partial_fit` goes on from here
+        return self
+
+    @available_if(InParts._has_posterior)
+    def partial_fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
+        """Goes on with a minibatch of sequences, as `fit` takes them, by one stochastic step. The first call begins,
+        and sets the prior. With EM there is no such method. Raises as `fit` does."""
+        self._check_settings()
+        is_first = not hasattr(self, "fit_")
+        X = self._checked(X, reset=is_first)
+        sequences = in_sequences(X, lengths)
+        with enable_x64(True):
+            alg = svi(self._model(X.shape[1]), step_size=self._steps())
+            self.fit_ = self._fit_part(alg, sequences, lambda: {"prior": self._prior(X)}, is_first, least=1)
+            self._describe()
+        self.lower_bound_ = float(self.fit_.trace["elbo"][-1])
         return self
 
     def predict(self, X: Any, lengths: Any = None) -> Int[np.ndarray, " steps"]:
@@ -140,8 +162,11 @@ class HiddenMarkovModel(VijaxEstimator):
             return weights_allowed(poisson(self.n_components, dim))
         return blurred(kinds.emission_of(self.covariance_type, self.n_components, dim), float(self.reg_covar))
 
+    def _model(self, dim: int) -> Any:
+        return hmm(self._emission(dim), prior_as_point=True)
+
     def _algorithm(self, dim: int) -> Algorithm:
-        model = hmm(self._emission(dim), prior_as_point=True)
+        model = self._model(dim)
         return em(model, update=kl()) if self.inference == "em" else cavi(model)
 
     def _prior(self, X: np.ndarray) -> Product:

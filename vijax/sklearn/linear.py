@@ -75,16 +75,11 @@ class BayesianGLM(_Linear, PredictorRegressor):
     """A generalised linear model with a Gaussian prior of its coefficients.
 
     Args:
-      likelihood: "gaussian", "student_t" (robust), "poisson", "negative_binomial" or "gamma" (positive numbers), the
-        last three with a logarithmic link. With the first two y is measured in units of its spread, about its mean.
+      likelihood: as in `GaussianProcessRegressor`, the last three with a logarithmic link.
       prior_scale: prior standard deviation of the coefficients of columns in units of their spreads.
       learn_prior_scale: learn `prior_scale`.
       fit_intercept: include an intercept; its prior is ten times as wide.
-      learning_rate: learning rate of Adam for the hyperparameters.
-      max_iter: most steps.
-      tol: the bound has converged when it changes by less, per row, in ten steps where hyperparameters are learnt, and
-        in one where they are not.
-      random_state: an integer for results that can be repeated.
+      learning_rate, max_iter, tol, random_state: as in `GaussianProcessRegressor`.
 
     Attributes:
       coef_, coef_std_: posterior means and standard deviations of the coefficients of the original columns.

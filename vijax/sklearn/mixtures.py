@@ -11,11 +11,12 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from vijax.algorithms import cavi, em, svi
 from vijax.arguments import NotNegative, Positive, Size
-from vijax.checks import require, require_integers
+from vijax.checks import require_integers
 from vijax.contract import init
 from vijax.evaluate.score import log_predictive_density
 from vijax.families import Dirichlet, Product
@@ -152,9 +153,11 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
     def _prior(self, X: np.ndarray, weights: np.ndarray) -> Any:
         """The prior for these rows and weights."""
 
-    @abc.abstractmethod
     def _describe(self, bounds: np.ndarray) -> None:
         """Sets the fitted attributes."""
+        self.weights_ = self._weights()
+        self.lower_bounds_ = [float(x) for x in bounds]
+        self.lower_bound_ = self.lower_bounds_[-1]
 
     @abc.abstractmethod
     def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
@@ -164,9 +167,10 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
 class InPartsMixture(InParts, MixtureEstimator):
     """An abstract mixture with a posterior, which minibatches can be given one by one."""
 
+    @available_if(InParts._has_posterior)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Goes on with a minibatch of rows, by one stochastic step. The first call begins, and sets the prior: its
-        minibatch should have many rows a component. Raises as `fit` does, and for a mixture by EM."""
+        minibatch should have many rows a component. Raises as `fit` does. With EM there is no such method."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
         X = self._checked(X, reset=is_first)
@@ -223,8 +227,6 @@ class PoissonMixture(OfCounts, InPartsMixture):
         return em(model) if self.inference == "em" else cavi(model)
 
     def _stochastic(self) -> Algorithm:
-        given = self.inference
-        require(given == "variational", "inference", "'variational' for partial_fit", repr(given), "EM reads all rows.")
         return svi(self._mixture(), step_size=self._steps())
 
     def _mixture(self) -> Any:
@@ -237,10 +239,8 @@ class PoissonMixture(OfCounts, InPartsMixture):
         return Product({"components": rates, "weights": shares})
 
     def _describe(self, bounds: np.ndarray) -> None:
-        self.weights_ = self._weights()
+        super()._describe(bounds)
         self.rates_ = np.array(self.fit_.estimates["components"].mean())
-        self.lower_bounds_ = [float(x) for x in bounds]
-        self.lower_bound_ = self.lower_bounds_[-1]
 
     def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
         return rng.poisson(self.rates_[component], (size, self.rates_.shape[1])).astype(float)

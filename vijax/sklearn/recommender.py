@@ -16,14 +16,14 @@ from vijax.checks import require
 from vijax.contract.model import LocalElbo, Model
 from vijax.evaluate.ranking import hide, ranked, ranking
 from vijax.fitting.fit import fit
+from vijax.inference.compose import Algorithm
 from vijax.models.factors.hpf import hpf
-from vijax.sklearn.parts.bags import BagLoader, OfBags
+from vijax.sklearn.parts.bags import BagLoader, InBatches, seed_of
 from vijax.sklearn.parts.base import estimator, key_of, precision_of
-from vijax.xla import keys
 
 
 @estimator
-class PoissonFactorization(OfBags):
+class PoissonFactorization(InBatches):
     """Tastes of users and kinds of items, from who took what (Gopalan, Hofman and Blei 2015).
 
     Args:
@@ -32,6 +32,8 @@ class PoissonFactorization(OfBags):
       user_shape, item_shape: shapes of the gammas of users' and of items' weights; small: few components each.
       max_iter: passes over the users.
       batch_size: users of a minibatch; None: all of them, by coordinate ascent.
+      total_samples: for `partial_fit`, the number of users in all.
+      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2, ...
       random_state: an integer for results that can be repeated.
 
     Attributes:
@@ -61,14 +63,22 @@ class PoissonFactorization(OfBags):
         X = self._counts(X, "fit", reset=True)
         require(X.sum() > 0, "X", "users that took something", "none")
         with precision_of(X):
-            model = hpf(self.n_components, X.shape[1], self.user_shape, c=self.item_shape, feedback=self.feedback)
-            key = key_of(self.random_state)
-            loader = BagLoader.of(X, self.batch_size, keys.seed(key))
+            model, key = self._model(X.shape[1]), key_of(self.random_state)
+            loader = BagLoader.of(X, self.batch_size, seed_of(self.random_state))
             alg = cavi(model) if loader.steps_per_epoch == 1 else svi(model, lazy=False)
             self.fit_ = fit(alg, loader, key=key, num_steps=self.max_iter * loader.steps_per_epoch)
-            self.components_ = np.array(self.fit_.posterior["items"].mean()).T
+            self._describe()
         self.n_iter_ = self.max_iter
         return self
+
+    def _model(self, num_items: int) -> Model:
+        return hpf(self.n_components, num_items, self.user_shape, c=self.item_shape, feedback=self.feedback)
+
+    def _stochastic(self, num_columns: int) -> Algorithm:
+        return svi(self._model(num_columns), lazy=False, step_size=self._steps())
+
+    def _describe(self) -> None:
+        self.components_ = np.array(self.fit_.posterior["items"].mean()).T
 
     def transform(self, X: Any) -> Float[np.ndarray, "users K"]:
         """Expected weights of users, from what they took; they need not be those of `fit`."""
@@ -79,7 +89,11 @@ class PoissonFactorization(OfBags):
 
     def recommend(self, X: Any, n: int = 10) -> Int[np.ndarray, "users n"]:
         """The n items that each user would take next, best first, by what they took: columns of X. -1 where fewer are
-        left. Raises ValueError: n is below 1, or above the number of items."""
+        left.
+
+        Raises:
+          ValueError: n is below 1, or above the number of items.
+        """
         return ranked(self.transform(X), self.components_.T, _sparse(X), n).items
 
     def score(self, X: Any, y: Any = None, *, hidden: Any = None) -> float:

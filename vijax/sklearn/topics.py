@@ -12,40 +12,40 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from vijax.algorithms import cavi, em, ssvi_a, svi
-from vijax.arguments import EVEN, NotNegative, Positive, Positives, Size, inside, whole
+from vijax.arguments import EVEN, Positive, Positives, Size, whole
 from vijax.checks import require
 from vijax.fitting.fit import fit
 from vijax.inference import estep
 from vijax.inference.compose import Algorithm
 from vijax.inference.expectation import vector_monte_carlo
-from vijax.inference.step_size import robbins_monro
 from vijax.models.documents.ctm import ctm
 from vijax.models.documents.lda import lda
 from vijax.predict.questions import bounds_of, shares_of
-from vijax.sklearn.parts.bags import BagLoader, OfBags
+from vijax.sklearn.parts.bags import BagLoader, InBatches, seed_of
 from vijax.sklearn.parts.base import estimator, key_of, precision_of
-from vijax.xla import keys
 
 
-class TopicEstimator(OfBags, abc.ABC):
+@estimator
+class TopicEstimator(InBatches):
     """An abstract transformer of counts into topic shares."""
 
-    max_iter: int
-    evaluate_every: int
-    perp_tol: float
-    random_state: Any
+    _: dataclasses.KW_ONLY
+    max_iter: Size = 10
+    evaluate_every: int = -1
+    perp_tol: float = 0.1
+    random_state: Any = None
 
     @abc.abstractmethod
     def _plan(self, num_words: int) -> tuple[Algorithm, int | None]:
         """The algorithm, and how many documents it reads at a time (None: all)."""
 
-    @abc.abstractmethod
-    def _describe(self) -> None:
-        """Sets the fitted attributes."""
-
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds the topics of documents X: counts, (documents, words), dense or sparse, whole numbers or weights, none
-        negative. y is ignored. Raises ValueError: an argument out of its range; counts that are negative or missing."""
+        negative. y is ignored.
+
+        Raises:
+          ValueError: an argument out of its range; counts that are negative or missing.
+        """
         self._check_settings()
         X = self._counts(X, "fit", reset=True)
         require(X.sum() > 0, "X", "documents with words", "only empty documents")
@@ -58,8 +58,12 @@ class TopicEstimator(OfBags, abc.ABC):
 
     def transform(self, X: Any, *, normalize: bool = True) -> Float[np.ndarray, "docs K"]:
         """Expected topic shares of documents X, as `fit` takes them; times the number of words of the document where
-        they are not to `normalize`. Raises NotFittedError: `fit` has not been called; ValueError: negative or missing
-        numbers, or another number of words than in `fit`."""
+        they are not to `normalize`.
+
+        Raises:
+          NotFittedError: `fit` has not been called.
+          ValueError: negative or missing numbers, or another number of words than in `fit`.
+        """
         check_is_fitted(self)
         X = self._counts(X, "transform", reset=False)
         with precision_of(X):
@@ -104,11 +108,6 @@ class TopicEstimator(OfBags, abc.ABC):
         self.n_batch_iter_ = self.n_iter_ * loader.steps_per_epoch
 
 
-def seed_of(random_state: Any) -> int:
-    """Seed of the order in which documents are dealt."""
-    return keys.seed(key_of(random_state))
-
-
 @estimator
 class LatentDirichletAllocation(TopicEstimator):
     """Topics of documents, with the arguments of scikit-learn's estimator of this name.
@@ -124,7 +123,7 @@ class LatentDirichletAllocation(TopicEstimator):
       learning_decay: kappa in the step size (learning_offset + t)^-kappa, t = 1, 2, ...
       learning_offset: tau, 0 or more: larger values damp the first steps.
       max_iter: passes over the data.
-      batch_size: documents of a minibatch.
+      batch_size: documents of a minibatch; None: all.
       evaluate_every: passes between looks at the training perplexity, which stop the fit where it has converged; 0 or
         less: never.
       total_samples: for `partial_fit`, the number of documents in all.
@@ -156,40 +155,18 @@ class LatentDirichletAllocation(TopicEstimator):
     doc_topic_prior: Positive | None = None
     topic_word_prior: Positives | None = None
     learning_method: Literal["batch", "online", "structured"] = "batch"
-    learning_decay: Annotated[float, inside("[0, 1]")] = 0.7
-    learning_offset: NotNegative = 10.0
-    max_iter: Size = 10
-    batch_size: Size = 128
-    evaluate_every: int = -1
-    total_samples: Positive = 1e6
-    perp_tol: float = 0.1
     mean_change_tol: Positive = 1e-3
     max_doc_update_iter: Size = 100
     n_jobs: int | None = None
     verbose: int = 0
-    random_state: Any = None
 
     def _plan(self, num_words: int) -> tuple[Algorithm, int | None]:
         size = None if self.learning_method == "batch" else self.batch_size
         return self._algorithm(self.learning_method, num_words), size
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes on with a minibatch of `total_samples` documents, in parts of `batch_size`; the first call begins."""
-        self._check_settings()
-        first = not hasattr(self, "components_")
-        X = self._counts(X, "partial_fit", reset=first)
+    def _stochastic(self, num_columns: int) -> Algorithm:
         method = "online" if self.learning_method == "batch" else self.learning_method
-        with precision_of(X):
-            alg = self._algorithm(method, X.shape[1])
-            seed, total = seed_of(self.random_state), int(self.total_samples)
-            loader = BagLoader.of(X, self.batch_size, seed, max(total, X.shape[0]), reshuffled=False)
-            state = None if first else self.fit_.state
-            done = 0 if state is None else int(state.step)
-            key, steps = key_of(self.random_state), done + loader.steps_per_epoch
-            self.fit_ = fit(alg, loader, key=key, num_steps=steps, state=state)
-            self._describe()
-        self.n_batch_iter_, self.n_iter_ = steps, getattr(self, "n_iter_", 0)
-        return self
+        return self._algorithm(method, num_columns)
 
     def _algorithm(self, method: str, num_words: int) -> Algorithm:
         alpha = 1 / self.n_components if self.doc_topic_prior is None else self.doc_topic_prior
@@ -199,11 +176,10 @@ class LatentDirichletAllocation(TopicEstimator):
         mean_field = estep.mean_field(self.max_doc_update_iter, self.mean_change_tol)
         if method == "batch":
             return cavi(model, estep=mean_field)
-        schedule = robbins_monro(offset=self.learning_offset + 1.0, kappa=self.learning_decay)
         if method == "online":
-            return svi(model, estep=mean_field, step_size=schedule)
+            return svi(model, estep=mean_field, step_size=self._steps())
         cvb0 = estep.cvb0(self.max_doc_update_iter, self.mean_change_tol)
-        return ssvi_a(model, estep=cvb0, step_size=schedule)
+        return ssvi_a(model, estep=cvb0, step_size=self._steps())
 
     def _describe(self) -> None:
         topics = self.fit_.posterior["topics"]
@@ -213,17 +189,15 @@ class LatentDirichletAllocation(TopicEstimator):
 
 @estimator
 class CorrelatedTopicModel(TopicEstimator):
-    """Topics whose shares are correlated over documents (Blei and Lafferty 2007), by EM on all documents.
+    """Topics whose shares are correlated over documents (Blei and Lafferty 2007), by EM on all documents, or by online
+    EM on minibatches (`partial_fit`).
 
     Args:
       n_components: number of topics, 2 or more.
       topic_word_prior: concentration of the topics' word probabilities (EM reads it where a word was not seen).
-      max_iter: passes over the data.
       n_samples: draws of each document's shares by which its bound is estimated, an even number.
-      evaluate_every: passes between looks at the training perplexity, which stop the fit where it has converged; 0 or
-        less: never.
-      perp_tol: the perplexity has converged when it changes by less than this.
-      random_state: an integer for results that can be repeated.
+      max_iter, evaluate_every, perp_tol, random_state: as in `LatentDirichletAllocation`; and for `partial_fit`
+        batch_size, total_samples, learning_decay, learning_offset.
 
     Attributes:
       components_: word probabilities of the topics, (n_components, words).
@@ -243,14 +217,17 @@ class CorrelatedTopicModel(TopicEstimator):
     topic_word_prior: Positives = 0.01
     max_iter: Size = 12
     n_samples: Annotated[int, EVEN] = 16
-    evaluate_every: int = -1
-    perp_tol: float = 0.1
-    random_state: Any = None
 
     def _plan(self, num_words: int) -> tuple[Algorithm, None]:
+        return self._algorithm(num_words), None
+
+    def _stochastic(self, num_columns: int) -> Algorithm:
+        return self._algorithm(num_columns, step_size=self._steps())
+
+    def _algorithm(self, num_words: int, **more: Any) -> Algorithm:
         step = estep.proximal_gradient(vector_monte_carlo(8, antithetic=True, matched=True), max_iters=5)
         model = ctm(self.n_components, num_words, eta=self.topic_word_prior, num_samples=self.n_samples)
-        return em(model, estep=step), None
+        return em(model, estep=step, **more)
 
     def _describe(self) -> None:
         found = self.fit_.estimates

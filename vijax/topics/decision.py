@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import jax
 
-from vijax.families.discrete.by_word import DirichletByWord
+from vijax import tree
+from vijax.families.by_row import StoredByRow
 from vijax.inference.compose import Algorithm
 from vijax.inference.wrappers.wrapper import Wrapper, wrap, wrapper_of
 from vijax.topics.own_words import ByWords, OwnWordsLoader, by_words, tables
@@ -55,7 +56,7 @@ def settled(alg: Algorithm, loader: Any, state: Any = None) -> Algorithm:
         return alg
     if state is not None:
         kept = getattr(getattr(state, "states", state), "posterior", {})  # of runs side by side they are in `states`
-        return lazy if any(isinstance(q, DirichletByWord) for q in kept.values()) else alg
+        return lazy if any(isinstance(q, StoredByRow) for q in kept.values()) else alg
     return lazy if loader.steps_per_epoch > 1 and pays(alg, loader) else alg
 
 
@@ -68,7 +69,8 @@ def pays(alg: Algorithm, loader: Any) -> bool:
     """True where batches hold few of the words, and a step is spared many numbers."""
     model = alg.spec.model
     prior = jax.eval_shape(model.prior, dict(model.hyper))
-    num_topics, num_words = max((prior[name].concentration.shape for name in tables(model)), key=lambda shape: shape[0])
+    num_words = model.form.documents.vocab_size  # type: ignore[union-attr]
+    num_topics = max(tree.parameters(prior[name])[0].size for name in tables(model)) // num_words
     if num_topics * num_words < WORTH:
         return False
     most = max(OwnWordsLoader(loader, num_words).words_of_batches())

@@ -26,8 +26,9 @@ from vijax.checks import require, require_integers
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Hyper, Model
 from vijax.families import Product
+from vijax.families.by_row import StoredByRow
 from vijax.families.discrete.by_pair import distinct
-from vijax.families.discrete.by_word import DirichletByWord, by_word, prior_columns
+from vijax.families.stores import STORES, by_row
 from vijax.inference.compose import Algorithm
 from vijax.inference.estimand import distribution
 from vijax.inference.estimator import mean_field, ssvi_a
@@ -68,10 +69,10 @@ def by_words(
 ) -> Algorithm:
     """An algorithm whose steps cost the batch's own words, not all V words of the vocabulary.
 
-    The steps of `svi` are exactly the same, and those of `ssvi_a` are the same in law, for topics (`lda`, `ctm`,
-    `simple_mixture`). It is worth it where a batch holds less than half of the vocabulary; figures are in
-    benchmarks/README.md. Batches must say which words they hold, as those of `vijax.fit` do (`renumbered`). The state
-    keeps a `vijax.families.discrete.by_word.DirichletByWord`.
+    The steps of `svi` are exactly the same, for topics (`lda`, `ctm`, `simple_mixture`, `stm`) and for the items of
+    `hpf`; those of `ssvi_a` are the same in law, for topics. It is worth it where a batch holds less than half of the
+    vocabulary; figures are in benchmarks/README.md. Batches must say which words they hold, as those of `vijax.fit` do
+    (`renumbered`). The state keeps a `vijax.families.by_row.StoredByRow`.
 
     Args:
       alg: `svi` or `ssvi_a` of such a model.
@@ -145,24 +146,27 @@ class ByWords(Wrapper):
         every = self.penalty_every or self._cadence(spec.model, state, batch, own)
         names = list(tables(spec.model))
 
-        def anew() -> tuple[Array, list[Array]]:
+        def running(q: Any) -> dict[str, Array]:
+            return {field: getattr(q, field) for field in q.running}
+
+        def anew() -> tuple[Array, list[dict[str, Array]]]:
             tall: list[Any] = [state.posterior[name].summed() for name in names]  # type: ignore[attr-defined]
             others = {name: q for name, q in state.posterior.items() if name not in names}
             value = spec.penalty(others, state.hyper) + sum(jnp.sum(q.divergence_from_base()) for q in tall)
-            return value.astype(state.penalty.dtype), [q.totals for q in tall]
+            return value.astype(state.penalty.dtype), [running(q) for q in tall]
 
-        def as_it_was() -> tuple[Array, list[Array]]:
-            return state.penalty, [state.posterior[name].totals for name in names]  # type: ignore[attr-defined]
+        def as_it_was() -> tuple[Array, list[dict[str, Array]]]:
+            return state.penalty, [running(state.posterior[name]) for name in names]
 
-        value, totals = jax.lax.cond(state.step % every == 0, anew, as_it_was)
+        value, mended = jax.lax.cond(state.step % every == 0, anew, as_it_was)
         stores: dict[str, Any] = dict(state.posterior)
-        summed = {name: dataclasses.replace(stores[name], totals=t) for name, t in zip(names, totals, strict=True)}
+        summed = {name: dataclasses.replace(stores[name], **found) for name, found in zip(names, mended, strict=True)}
         return value, _replaced(state, summed, {})
 
     def _cadence(self, model: Model, state: State, batch: Minibatch, own: OwnWords) -> Int[Array, ""]:
         """The number of steps between evaluations of the penalty."""
         stores: list[Any] = [state.posterior[name] for name in tables(model)]
-        whole, topics = max(q.entries.size for q in stores), max(q.totals.size for q in stores)
+        whole, topics = max(q.entries.size for q in stores), max(q.entries.shape[1] for q in stores)
         seen = own.words.size * topics
         if self.active is not None:
             seen = min(seen, sum(docs.words.size for docs in own) * min(self.active, topics))
@@ -184,27 +188,25 @@ class Seen(NamedTuple):
 
 def stored(model: Model, hyper: Hyper, posterior: Product) -> Product:
     """A dense posterior in the form in which such algorithms keep it."""
-    return by_word(posterior, {name: jnp.asarray(hyper[eta]) for name, eta in tables(model).items()})
+    base = lambda names: [jnp.asarray(hyper[name]) for name in names]
+    return posterior.replace({name: by_row(posterior[name], *base(names)) for name, names in tables(model).items()})
 
 
-def tables(model: Model) -> dict[str, str]:
-    """The globals by word, and the hyperparameter of each."""
+def tables(model: Model) -> dict[str, tuple[str, ...]]:
+    """The globals by word, and the hyperparameters of each."""
     return {} if model.form.documents is None else dict(model.form.documents.by_word)
 
 
 def _columns(model: Model, state: State, own: OwnWords) -> Seen:
     found: dict[str, Any] = {name: state.posterior[name] for name in tables(model)}
-    hyper = {
-        eta: prior_columns(found[name].base, own.words, *found[name].entries.shape)
-        for name, eta in tables(model).items()
-    }
+    hyper = {names[0]: found[name].prior_columns(own.words) for name, names in tables(model).items()}
     columns = {name: q.columns(own.words) for name, q in found.items()}
     return Seen(_replaced(state, columns, hyper), own.documents)
 
 
 def _pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> Seen:
     """The state restricted, for each word, to the topics that its documents may use."""
-    ((name, eta),) = tables(model).items()
+    ((name, (eta, *_)),) = tables(model).items()
     q: Any = state.posterior[name]
     choose: Any = model.form.documents.choose  # type: ignore[union-attr]
     table = q.of_words(own.words)
@@ -234,11 +236,11 @@ def _put_back(model: Model, whole: State, new: State, info: Info, words: Array, 
     ok = info.result == Result.OK
     kept = jnp.where(ok, 1 - info.step_size, 1.0)
 
-    def moved(q: Any, to: Any) -> DirichletByWord:
+    def moved(q: Any, to: Any) -> StoredByRow:
         return q.moved(words, to, kept, ok) if pairs is None else q.moved_pairs(words, pairs, to, kept, ok)
 
     moved_all = {name: moved(whole.posterior[name], new.posterior[name]) for name in tables(model)}
-    return _replaced(new, moved_all, {eta: whole.hyper[eta] for eta in tables(model).values()})
+    return _replaced(new, moved_all, {names[0]: whole.hyper[names[0]] for names in tables(model).values()})
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------
@@ -247,8 +249,8 @@ def _own(model: Model, state: State, batch: Any) -> OwnWords:
     for name in tables(model):
         how = "vijax.topics.stored(alg.spec.model, state.hyper, state.posterior)"
         remedy = f"Begin by alg.init, or convert it: state._replace(posterior={how})."
-        kept, got = isinstance(state.posterior[name], DirichletByWord), type(state.posterior[name]).__name__
-        require(kept, "state", "one of steps by words, with a DirichletByWord", f"{got} of {name!r}", remedy)
+        kept, got = isinstance(state.posterior[name], StoredByRow), type(state.posterior[name]).__name__
+        require(kept, "state", "one of steps by words, with a table stored by row", f"{got} of {name!r}", remedy)
     remedy = "vijax.fit gives them; in a loop of your own take vijax.topics.renumbered(batch, vocab_size)."
     own = isinstance(batch, Minibatch) and isinstance(batch.data, OwnWords)
     require(own, "batch", "its own words (vijax.topics.OwnWords), for steps by words", "none", remedy)
@@ -258,21 +260,31 @@ def _own(model: Model, state: State, batch: Any) -> OwnWords:
 def _check(spec: Spec) -> None:
     """Raises ValueError where a step would not cost less, or not be the same."""
     remedy = "Leave by_words (lazy) out."
-    expected = "a model of documents whose topics are Dirichlets over words: lda, ctm, simple_mixture"
+    expected = "a model of documents with tables over words: lda, ctm, simple_mixture, stm, or hpf without features"
     require(tables(spec.model), "by_words", expected, "another", remedy)
+    laws = jax.eval_shape(spec.model.prior, dict(spec.model.hyper))
     for name in tables(spec.model):
         whole = spec.estimand.of(name) == distribution()
         require(whole, "by_words", f"a distribution of {name!r}", repr(spec.estimand.of(name)), remedy)
-        serves = isinstance(spec.estimator.of(name), mean_field | ssvi_a)
-        why = "Others move the columns of all words. Use vijax.svi or vijax.ssvi_a, or leave by_words (lazy) out."
-        require(serves, "by_words", f"mean_field() or ssvi_a() for {name!r}", repr(spec.estimator.of(name)), why)
+        drawn = STORES[type(laws[name])].drawn
+        serves = isinstance(spec.estimator.of(name), mean_field | ssvi_a if drawn else mean_field)
+        estimators, rows = (
+            ("mean_field() or ssvi_a()", "vijax.svi or vijax.ssvi_a") if drawn else ("mean_field()", "vijax.svi")
+        )
+        why = f"Others move the columns of all words. Use {rows}, or leave by_words (lazy) out."
+        require(serves, "by_words", f"{estimators} for {name!r}", repr(spec.estimator.of(name)), why)
         plain = spec.update.of(name) == kl()
         require(plain, "by_words", f"kl() for {name!r}", repr(spec.update.of(name)), remedy)
+        at_once = drawn or spec.blocks is None
+        why = "The statistics of all rows are found once a step. Use vijax.svi, or leave by_words (lazy) out."
+        require(at_once, "by_words", f"a step of all globals at once, with {name!r} among them", "blocks", why)
     fixed = not isinstance(spec.step_size, backtracking | by_share)
     require(fixed, "by_words", "a schedule of step sizes", repr(spec.step_size), remedy)
-    learnt = sorted(set(tables(spec.model).values()) & set(spec.learn))
+    learnt = sorted({eta for names in tables(spec.model).values() for eta in names} & set(spec.learn))
     why = "Its gradient is the divergence of all topics, at every step. Leave by_words (lazy) out."
-    require(not learnt, "by_words", "fixed concentrations of the topics", f"learn={learnt}", why)
+    require(
+        not learnt, "by_words", "fixed concentrations of the topics (the prior of the tables)", f"learn={learnt}", why
+    )
 
 
 def _check_active(model: Model, how: ByWords) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -23,16 +24,30 @@ def two(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     return first, second
 
 
+@functools.partial(quick_jit, static_argnums=1)
+def several(key: PRNGKeyArray, count: int) -> tuple[PRNGKeyArray, ...]:
+    """`jax.random.split`, one by one."""
+    return tuple(jax.random.split(key, count))
+
+
 def of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""] | int]:
     """Keys of a run's start and of its steps, and the seed of the order of its batches: the numbers of `jax.random`,
     on the host where these are of JAX's usual generator, so that nothing is compiled for them."""
-    usual = jax.config.jax_threefry_partitionable and jax.random.key_impl(key) == PLAIN  # type: ignore[attr-defined]
-    if isinstance(key, jax.core.Tracer) or np.ndim(key) or not usual:
+    if not _is_usual(key):
         return _of_run(key)
     init, run, order = _split(np.asarray(jax.random.key_data(key)), 3)
-    low = int(np.bitwise_xor(*_words(_split(order, 2)[1], 1))[0])  # of 64 bits JAX's `randint` uses the lower 32 here
-    seed = low % np.iinfo(np.int32).max
-    return jax.random.wrap_key_data(init, impl=PLAIN), jax.random.wrap_key_data(run, impl=PLAIN), seed
+    return jax.random.wrap_key_data(init, impl=PLAIN), jax.random.wrap_key_data(run, impl=PLAIN), _integer(order)
+
+
+def _is_usual(key: PRNGKeyArray) -> bool:
+    """True for one concrete key of JAX's usual generator, whose numbers can be made on the host."""
+    usual = jax.config.jax_threefry_partitionable and jax.random.key_impl(key) == PLAIN  # type: ignore[attr-defined]
+    return bool(usual) and not isinstance(key, jax.core.Tracer) and not np.ndim(key)
+
+
+def _integer(key: UInt32[np.ndarray, 2]) -> int:
+    """`jax.random.randint` from 0 to below the largest of int32: of 64 bits it uses the lower 32 there."""
+    return int(np.bitwise_xor(*_words(_split(key, 2)[1], 1))[0]) % np.iinfo(np.int32).max
 
 
 def _words(key: UInt32[np.ndarray, 2], count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -55,4 +70,6 @@ def _of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, "
 
 def seed(key: PRNGKeyArray) -> int:
     """Seed of a generator on the host; not the seed of the order of the batches of a run by the same key."""
-    return int(jax.random.randint(key, (), 0, 2**31 - 1))
+    if _is_usual(key):
+        return _integer(np.asarray(jax.random.key_data(key)))
+    return int(jax.random.randint(key, (), 0, np.iinfo(np.int32).max))

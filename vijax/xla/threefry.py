@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,6 +21,17 @@ _PARITY = 0x1BD11BDA
 
 def threefry2x32(key0: Words, key1: Words, x0: Words, x1: Words, xp: Any = jnp) -> tuple[Words, Words]:
     """Two random words for each counter (x0, x1) under the key (key0, key1); `xp` is the module that computes them."""
+    return _once(key0, key1, x0, x1) if xp is jnp else _rounds(key0, key1, x0, x1, xp)
+
+
+@jax.jit
+def _once(key0: Words, key1: Words, x0: Words, x1: Words) -> tuple[Words, Words]:
+    """The rounds, traced once for each shape, because they are much of what a small step traces. XLA puts them into the
+    consumer all the same."""
+    return _rounds(key0, key1, x0, x1, jnp)
+
+
+def _rounds(key0: Words, key1: Words, x0: Words, x1: Words, xp: Any) -> tuple[Words, Words]:
     keys = (key0, key1, key0 ^ key1 ^ xp.uint32(_PARITY))
     x0, x1 = x0 + keys[0], x1 + keys[1]
     for block in range(5):

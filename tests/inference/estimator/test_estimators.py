@@ -83,8 +83,9 @@ def test_what_asks_for_no_derivative_needs_none():
 
 def test_the_registry_has_every_estimator():
     """`at_point` is what each is of a point; least squares and batch and match are of free variables
-    (tests/models/test_density.py, tests/inference/test_batch_and_match.py)."""
+    (tests/models/test_density.py, tests/inference/test_batch_and_match.py), and `langevin` steps of a Markov chain
+    (tests/inference/test_sgrld.py)."""
     exported = {x for x in vars(vi.estimator).values() if isinstance(x, type) and issubclass(x, vi.estimator.Estimator)}
     others = {vi.estimator.Estimator, vi.estimator.at_point, vi.estimator.least_squares}
-    others |= {vi.estimator.batch_and_match}
+    others |= {vi.estimator.batch_and_match, vi.estimator.langevin}
     assert exported - others == {type(estimator) for estimator, _ in ESTIMATORS.values()}

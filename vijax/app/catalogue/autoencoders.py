@@ -16,7 +16,7 @@ from vijax.app.kinds.listing import Data, Found, Seen, Tell
 from vijax.app.kinds.networks import AmortisedAlgorithm, StructuredAlgorithm
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Table
-from vijax.app.rows.by_row import checked, in_blocks
+from vijax.app.rows.by_row import checked, in_blocks, of_local
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import units_of
@@ -61,16 +61,7 @@ def describe(seen: Seen) -> list[Block]:
     return [*shown, *([plane] if plane else [])]
 
 
-def transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """The latent variables of each row, with their standard deviations."""
-
-    def read(x: np.ndarray) -> Found:
-        q = seen.fit.locals(x, key=seen.key)["z"]
-        return {"latent": np.asarray(q.mean()), "sd": np.asarray(q.std())}
-
-    return in_blocks(read, checked(seen, networks.arrange(table, seen.settings)), tell)
-
-
+transform = of_local("z", "latent", networks.arrange)
 LISTING = networks.network_model(Settings, AmortisedAlgorithm, describe, build, transform)
 
 

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax import models
-from vijax.app.kinds.listing import Found, Listing, Seen, Tell
+from vijax.app.kinds.listing import Listing, Seen
 from vijax.app.kinds.tables import TABLES, held_out_entries, values
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Heat, Table
-from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
+from vijax.app.rows.by_row import ROWS, RowScore, of_local
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.units import log_scales, units_of
@@ -104,16 +104,14 @@ def describe(seen: Seen) -> list[Block]:
     return blocks
 
 
-def transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """The factors of each row given its known entries, with their standard deviations."""
-
-    def read(y: np.ndarray) -> Found:
-        x = seen.fit.locals(y, key=seen.key)["x"]
-        return {"factor": np.asarray(x.mean()), "sd": np.asarray(x.std())}
-
-    return in_blocks(read, checked(seen, values(table)), tell)
-
-
 LISTING = Listing(
-    Settings, TABLES, EnergyAlgorithm, describe, values, score, missing=True, transform=transform, drawing=ROWS
+    Settings,
+    TABLES,
+    EnergyAlgorithm,
+    describe,
+    values,
+    score,
+    missing=True,
+    transform=of_local("x", "factor"),
+    drawing=ROWS,
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from vijax import models
-from vijax.app.kinds.listing import Found, Listing, Seen, Tell
+from vijax.app.kinds.listing import Listing, Seen
 from vijax.app.kinds.tables import TABLES, values
 from vijax.app.page.blocks import Block, Heat, Table
-from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
+from vijax.app.rows.by_row import ROWS, RowScore, of_local
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 
@@ -45,14 +43,5 @@ def describe(seen: Seen) -> list[Block]:
     ]
 
 
-def transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """The activation of each component in each row, with standard deviations."""
-
-    def read(y: np.ndarray) -> Found:
-        q = seen.fit.locals(y, key=seen.key)["activations"]
-        return {"activation": np.asarray(q.mean()), "sd": np.asarray(q.std())}
-
-    return in_blocks(read, checked(seen, values(table)), tell)
-
-
+transform = of_local("activations", "activation")
 LISTING = Listing(Settings, TABLES, EnergyAlgorithm, describe, values, score, transform=transform, drawing=ROWS)

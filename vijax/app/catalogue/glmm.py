@@ -24,6 +24,7 @@ from vijax.data.tables.columns import Columns, columns_of
 from vijax.data.tables.table_files import read_columns
 from vijax.models.formulas import formula
 from vijax.models.formulas.glmm import Glmm, glmm
+from vijax.models.formulas.laws import LAWS
 
 Settings = model_section(
     glmm,
@@ -99,7 +100,7 @@ def load(config: Any) -> Data:
     if share and not 0 < number < frame.num_rows:
         raise fail(config.data.path, "rows for both parts", f"{frame.num_rows} rows", "set data.held_out=0")
     found = frame.rows(np.sort(order[number:]))
-    design = formula.read(config.model.formula, found)
+    design = formula.read(config.model.formula, found, LAWS[config.model.family], config.model.base)
     train = Frame(found, design.y, notes=frame.notes)
     if not number:
         return Data(train, None)
@@ -242,25 +243,35 @@ def describe(seen: Seen) -> list[Block]:
         Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
     ]
     if model.law.link != "identity":
-        slopes = [label for label in model.design.labels if label != "Intercept"]
-        title = "Ratios of odds" if model.law.link == "logit" else "Ratios of means"
+        slopes = [label for label in model.density_form.labels if label.partition("[")[0] != "Intercept"]
+        against = f" against {model.design.levels[0]}" if model.design.against else ""
+        title = "Ratios of means" if model.law.link == "log" else f"Ratios of odds{against}"
         ratios = [[name, *quantiles(np.exp(x))] for name, x in of if name in slopes]
         blocks.append(Table(title, ["", "5 %", "50 %", "95 %"], ratios, "For one more of the column, all else equal."))
     for factor in model.design.factors:
         u, names = draws.effects[factor.name], list(factor.levels)[:MOST_SHOWN]
-        for i, label in enumerate(factor.labels):
+        labels = [(label, level) for level in model.design.against or (None,) for label in factor.labels]
+        for i, (label, level) in enumerate(labels):
             shown = u[:, : len(names), i]
-            title = f"{'Intercept' if label == '1' else label}, by {factor.name}"
+            title = f"{formula.at_level('Intercept' if label == '1' else label, level)}, by {factor.name}"
             blocks.append(Intervals(title, names, shown.mean(0), shown.std(0), "Bars reach two sds.", 8))
     return blocks
 
 
 def transform(seen: Seen, frame: Frame, tell: Tell) -> Found:
-    """Predictions of rows, with intervals of 90 % of their mean and of the response."""
+    """Predictions of rows, with intervals of 90 % of their mean and of the response; of categories the number of the
+    likeliest one, and the probability of each by its name."""
     model = of_frame(seen.settings, seen.data.train)
     found = model.predict(seen.fit, dict(frame.found), key=seen.key, num_draws=seen.settings.num_draws)
     tell(frame.num_rows)
-    return {name: getattr(found, name) for name in ("mean", "sd", "low", "high", "lowest", "highest")}
+    levels = model.design.levels
+    if not levels:
+        return {name: getattr(found, name) for name in ("mean", "sd", "low", "high", "lowest", "highest")}
+    named = {"mean": found.mean, "low": found.low, "high": found.high}
+    own = {f"{name}[{level}]": x[:, i] for name, x in named.items() for i, level in enumerate(levels)}
+    likeliest = found.mean.argmax(1).astype(float)
+    ends = {} if found.lowest is None else {"lowest": found.lowest, "highest": found.highest}
+    return {"mean": likeliest, **own, **ends}
 
 
 LISTING = Listing(
@@ -272,6 +283,7 @@ LISTING = Listing(
     score,
     build=lambda settings, data: of_frame(settings, data.train),
     unit="group",
+    per="group",
     transform=transform,
     predicts="mean",
     needs_rows=True,

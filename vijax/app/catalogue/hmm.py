@@ -66,15 +66,15 @@ def describe(seen: Seen) -> list[Block]:
     leading = {"share": share, "steps at a time": stay}
     names = seen.data.train.group_names or ("all",)
     return [
-        *emissions.table_of_components("States", name, seen, columns, leading),
+        *emissions.table_of_components("States", name, seen, columns, leading, share * mask.sum(), "step"),
         Heat("Transitions", states, states, transition, STAYING, True),
-        *_course(seen, y, mask, paths, np.asarray(z.probs)),
+        *course(seen, y, mask, paths, np.asarray(z.probs)),
         Strips("Likeliest paths", names[:MOST_SHOWN], paths[:MOST_SHOWN], "Viterbi; a colour a state."),
         emissions.picture("Steps by state", name, seen, y[mask], columns, paths[mask], share),
     ]
 
 
-def _course(seen: Seen, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs: np.ndarray) -> list[Block]:
+def course(seen: Seen, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs: np.ndarray) -> list[Block]:
     """The longest of the first sequences with its states beneath it."""
     chosen = int(mask[:MOST_SHOWN].sum(axis=1).argmax())
     steps = min(int(mask[chosen].sum()), MOST_STEPS)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from vijax import models
 from vijax.app.kinds.documents import DOCUMENTS
-from vijax.app.kinds.listing import Found, Listing, Seen, Tell
+from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
 from vijax.app.page.blocks import Block, Table
 from vijax.app.page.views import thinned
 from vijax.app.settings.options import chooser, model_section
@@ -27,7 +28,7 @@ Settings = model_section(
     models.hpf,
     "what users take next: hierarchical Poisson factorisation",
     width="num_items",
-    without=("features",),
+    without=("features", "num_covariates"),
     num_components=20,
 )
 Estep = chooser(
@@ -78,6 +79,30 @@ def transform(seen: Seen, users: Any, tell: Tell) -> Found:
     return {**columns, "weight": seen.fit.predict(users)}
 
 
+# --- users and items in the place of documents and words ------------------------------------------------------------
+def tiles(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Tiles of the page."""
+    return {
+        "Users": f"{facts['documents']:,} | and {facts['held_out']:,} held out",
+        "Items": f"{facts['vocabulary']:,} | taken {facts['tokens']:,} times",
+    }
+
+
+def in_short(data: Data) -> str:
+    """A line for the screen."""
+    train, test = data.whole, data.test
+    held_out = f", and {test.num_documents:,} held out" if test is not None else ""
+    return f"{train.num_documents:,} users, {len(data.names):,} items, taken {train.num_tokens:,} times{held_out}"
+
+
+def new(config: Any, data: Data, source: Any, column: str | None) -> New:
+    """Users, with the columns beside what they took, and how many times they took items of the run."""
+    found = DOCUMENTS.new(config, data, source, column)
+    names = {"document": "user", "words": "taken"}
+    return found._replace(beside={names.get(name, name): values for name, values in found.beside.items()})
+
+
+SOURCE = DOCUMENTS._replace(describe=in_short, tiles=tiles, new=new, results="recommendations")
 LISTING = Listing(
-    Settings, DOCUMENTS, Algorithm, describe, unit="user", per="user", transform=transform, predicts="item_1"
+    Settings, SOURCE, Algorithm, describe, unit="user", per="user", transform=transform, predicts="item_1"
 )

@@ -20,11 +20,13 @@ from vijax.app.settings.units import log_scales
 from vijax.arguments import whole
 from vijax.families.discrete import stick_breaking
 
+GROW = "find the number of components, at most num_components, by births, merges and deletes, before the first step"
 Settings = model_section(
     models.mixture,
     "finite mixture of any exponential family",
     without=("prior_as_point",),
     num_components=setting(5, "K, how many components", whole()),
+    grow=setting(False, GROW),
     emission=section(EmissionConfig),
     init=section(InitConfig),
 )
@@ -43,11 +45,16 @@ def score(seen: Seen) -> RowScore:
 
 
 def describe(seen: Seen) -> list[Block]:
-    """Components, largest first, and the rows by component."""
+    """Components that hold rows, largest first, and the rows by component."""
+    return _clusters(seen, np.asarray(seen.point("weights"), float))
+
+
+def _clusters(seen: Seen, weights: np.ndarray) -> list[Block]:
     name, columns, x = seen.settings.emission.name, seen.data.names, values(seen.data.train)
-    weights = np.asarray(seen.point("weights"), float)
-    labels = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs).argmax(axis=1)
-    table = emissions.table_of_components("Components", name, seen, columns, {"weight": weights})
+    size = seen.settings.num_components  # without what is beyond the truncation of a Dirichlet process
+    probs, weights = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs), weights[:size]
+    labels, rows = np.minimum(probs.argmax(axis=1), size - 1), probs.sum(axis=0)[:size]
+    table = emissions.table_of_components("Components", name, seen, columns, {"weight": weights, "rows": rows}, rows)
     return [*table, emissions.picture("Clusters", name, seen, x, columns, labels, weights)]
 
 
@@ -72,6 +79,7 @@ DpSettings = model_section(
     learn=("concentration",),
     without=("prior_as_point",),
     num_components=setting(20, "T, where sticks are truncated", whole()),
+    grow=setting(False, GROW),
     emission=section(EmissionConfig),
     init=section(InitConfig),
 )
@@ -87,22 +95,16 @@ def used(seen: Seen) -> int:
     last component without a stick what the last beta has."""
     q, prior = seen.posterior["sticks"], float(np.asarray(seen.fit.state.hyper["concentration"]))
     rows = np.append(np.asarray(q.alpha) - 1, np.asarray(q.beta)[-1:] - prior)
-    return int(np.sum(rows[: seen.settings.num_components] >= 0.5))
+    return int(np.sum(rows[: seen.settings.num_components] >= emissions.HELD))
 
 
 def dp_describe(seen: Seen) -> list[Block]:
-    """Components in use, largest first, and the rows by component."""
-    name, columns, x = seen.settings.emission.name, seen.data.names, values(seen.data.train)
+    """The truncation, and as `describe`."""
     weights = np.asarray(stick_breaking.mean_weights(seen.fit.estimates["sticks"]), float)
-    probs = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs)
-    size = seen.settings.num_components
-    labels = np.minimum(probs.argmax(axis=1), size - 1)
-    sizes = {"weight": weights[:size], "rows": probs.sum(axis=0)[:size]}
-    table = emissions.table_of_components("Components", name, seen, columns, sizes)
     concentration = float(np.asarray(seen.fit.state.hyper["concentration"]))
-    rows = [["components in use", used(seen)], ["truncation", size], ["concentration", concentration]]
-    picture = emissions.picture("Clusters", name, seen, x, columns, labels, weights[:size])
-    return [Table("Truncation", ["", "value"], rows), *table, picture]
+    size = ["truncation", seen.settings.num_components]
+    rows = [["components in use", used(seen)], size, ["concentration", concentration]]
+    return [Table("Truncation", ["", "value"], rows), *_clusters(seen, weights)]
 
 
 DP_MIXTURE = Listing(DpSettings, TABLES, EnergyAlgorithm, dp_describe, values, dp_score, **BY_ROW)

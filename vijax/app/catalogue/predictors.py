@@ -254,10 +254,7 @@ def _listing(settings: Any, describe: Any, build: Any, target: Any) -> Listing:
     )
 
 
-def _kind_of_target(settings: Any) -> TargetKind:
-    return kind_of(settings.likelihood.name)
-
-
+_kind_of_target = lambda settings: kind_of(settings.likelihood.name)
 GP = _listing(GpSettings, describe_gp, build_gp, _kind_of_target)
 GLM = _listing(GlmSettings, describe_linear, build_linear, _kind_of_target)
 LOGISTIC = _listing(LogisticSettings, describe_linear, build_linear, lambda settings: "binary")

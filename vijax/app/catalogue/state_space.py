@@ -62,7 +62,7 @@ def describe(seen: Seen) -> list[Block]:
         Table("Modes of the dynamics", ["", "modulus", "steps a turn"], modes),
         Heat("Loadings", columns, states, loadings[:, :size], note),
         Table("Columns", ["", "mean", "noise deviation"], rows),
-        *_courses(seen, loadings, noise),
+        *courses(seen, loadings, noise),
     ]
 
 
@@ -74,7 +74,7 @@ def _modes(dynamics: np.ndarray) -> list[list[Any]]:
     return [[f"mode {i + 1}", float(abs(v)), turn] for i, (v, turn) in enumerate(zip(kept, turns, strict=True))]
 
 
-def _courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
+def courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
     """Each column of the first sequence as the smoothed state predicts it, with two deviations of an observation."""
     y, mask = (part[:1] for part in padded_sequences(seen.data.train))
     stats = seen.fit.locals((y, mask), key=seen.key)["x"].expected_stats()
@@ -84,7 +84,7 @@ def _courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]
     time, units = np.arange(steps), units_of(seen.data.train)
     note = "Smoothed, with two standard deviations of an observation."
     blocks: list[Block] = []
-    for d, column in list(enumerate(seen.data.names))[:MOST_COLUMNS]:
+    for d, column in list(enumerate(seen.data.names[: len(loadings)]))[:MOST_COLUMNS]:
         c = loadings[d, :-1]
         mean, deviation = value @ c + loadings[d, -1], np.sqrt(np.einsum("k,tkj,j->t", c, cov, c) + noise[d] ** 2)
         there = np.isfinite(y[0, :steps, d])
@@ -99,23 +99,28 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     """The expected columns of each step given the whole sequence, with the standard deviation of an observation, also
     where they are missing (rows of missing values at the end are forecasts); and the smoothed states, with their
     standard deviations."""
-    observation = seen.point("observation")
-    loadings = np.asarray(observation.coefficients, float)
-    noise = 1 / np.maximum(np.asarray(observation.precision, float), 1e-30)
 
     def read(data: Any) -> Found:
-        stats = seen.fit.locals(data, key=seen.key)["x"].expected_stats()
-        value, outer = np.asarray(stats.value, float), np.asarray(stats.outer, float)
-        cov = outer - value[..., :, None] * value[..., None, :]
-        c = loadings[:, :-1]
-        spread = np.einsum("dk,ntkj,dj->ntd", c, cov, c, optimize=True)
-        sd = np.sqrt(np.maximum(np.diagonal(cov, axis1=2, axis2=3), 0.0))
-        expected = value @ c.T + loadings[:, -1]
-        return {"expected": expected, "sd": np.sqrt(spread + noise), "state": value, "state_sd": sd}
+        expected, sd, state, state_sd = seen_through(seen, seen.fit.locals(data, key=seen.key)["x"])
+        return {"expected": expected, "sd": sd, "state": state, "state_sd": state_sd}
 
     found = in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
     units = units_of(table)
     return found | {"expected": units.points(found["expected"]), "sd": units.spread(found["sd"])}
+
+
+def seen_through(seen: Seen, x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Expected columns of paths with law `x`, and the deviation of an observation; smoothed paths and theirs."""
+    observation = seen.point("observation")
+    loadings = np.asarray(observation.coefficients, float)
+    noise = 1 / np.maximum(np.asarray(observation.precision, float), 1e-30)
+    stats = x.expected_stats()
+    value, outer = np.asarray(stats.value, float), np.asarray(stats.outer, float)
+    cov = outer - value[..., :, None] * value[..., None, :]
+    c = loadings[:, :-1]
+    spread = np.einsum("dk,ntkj,dj->ntd", c, cov, c, optimize=True)
+    sd = np.sqrt(np.maximum(np.diagonal(cov, axis1=2, axis2=3), 0.0))
+    return value @ c.T + loadings[:, -1], np.sqrt(spread + noise), value, sd
 
 
 LISTING = sequence_model(

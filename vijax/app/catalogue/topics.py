@@ -24,6 +24,7 @@ from vijax.app.settings.units import covariance_of
 from vijax.arguments import EVEN, Argument
 from vijax.evaluate import npmi
 from vijax.families import Dirichlet, Product
+from vijax.families.discrete.stick_breaking import mean_weights
 from vijax.fitting.result import Fit
 from vijax.inference import estep, expectation
 from vijax.topics.summary import Document, summarise, topic_distances, typical_rows
@@ -38,6 +39,9 @@ MOST_COUNTED = 100_000
 """Most documents that are counted for coherence."""
 LEADING = 10
 """Number of leading words that give the coherence of a topic."""
+
+IN_USE = 0.5
+"""Tables from which a topic is in use."""
 
 Proportions = Callable[[Any, np.ndarray], Float[np.ndarray, "docs K"]]
 
@@ -56,11 +60,6 @@ def topics_block(seen: Seen, proportions: Proportions | None = None) -> Topics:
         coherence=_coherence(probs, seen.data.train),
     )
     return Topics("1 topic" if len(topics) == 1 else f"{len(topics)} topics", topics, topic_distances(probs))
-
-
-def shares_of_documents(seen: Seen, corpus: Any, tell: Tell) -> Found:
-    """The topics of documents: the largest of each, and the shares of all."""
-    return of_shares(seen.fit.transform(corpus, key=seen.key, progress=tell))
 
 
 def of_shares(shares: Float[np.ndarray, "docs K"]) -> Found:
@@ -104,9 +103,38 @@ LdaSettings = model_section(
 )
 
 
-def describe_lda(seen: Seen) -> list[Topics]:
-    """The topics, with typical documents."""
-    return [topics_block(seen)]
+# --- topics of a hierarchical Dirichlet process ----------------------------------------------------------------------
+HdpSettings = model_section(
+    models.hdp,
+    "topics of a hierarchical Dirichlet process",
+    width="vocab_size",
+    learn=("alpha", "gamma", "eta"),
+    num_topics=50,
+    eta=0.1,
+    **SEEDED,
+)
+HdpEstep = chooser(
+    "[algorithm.estep]: how a document's topics are found.", "mean_field", "the method", mean_field=estep.mean_field
+)
+HdpAlgorithm = row_section("svi", "the message to the topics", HdpEstep, lazy=lazy())
+
+
+def describe_hdp(seen: Seen) -> list[Block]:
+    """The topics, with typical documents, and their weights at the top."""
+    topics = topics_block(seen)
+    return [topics, _weights_at_the_top(seen, {topic.number: topic.called for topic in topics.topics})]
+
+
+def _weights_at_the_top(seen: Seen, called: dict[int, str]) -> Table:
+    """Mean weights of topics in use, of those that are free, and of all after them."""
+    sticks = seen.posterior["sticks"]
+    weights = np.asarray(mean_weights(sticks), float)
+    tables = np.asarray(sticks.alpha, float) - 1
+    used = [k for k in np.argsort(-weights[:-1], kind="stable").tolist() if tables[k] >= IN_USE]
+    rows: list[list] = [[called.get(k, str(k)), 100 * weights[k], tables[k]] for k in used]
+    rows.append(["all others", 100 * (1 - weights[used].sum()), 0.0])
+    note = "A table is a time that a topic was chosen anew in a document; one of less than half a table is not in use."
+    return Table(f"{len(used)} topics of {len(tables)} in use", ["", "per cent", "tables"], rows, note)
 
 
 # --- the correlated topic model --------------------------------------------------------------------------------------
@@ -226,11 +254,6 @@ def score_simple_mixture(seen: Seen) -> RowScore:
     return RowScore.of(logsumexp(joint, axis=1), "word", f"{len(joint)} documents", seen.data.test.tokens)
 
 
-def describe_simple_mixture(seen: Seen) -> list[Topics]:
-    """The topics, with typical documents."""
-    return [topics_block(seen, lambda sample, rows: _memberships(seen, sample))]
-
-
 def transform_simple_mixture(seen: Seen, corpus: Any, tell: Tell) -> Found:
     """The probabilities of the one topic that each document has."""
     shares = _memberships(seen, corpus)
@@ -252,8 +275,13 @@ def _memberships(seen: Seen, corpus: Any) -> Float[np.ndarray, "docs K"]:
 
 # --- the listings ----------------------------------------------------------------------------------------------------
 OF_DOCUMENTS: dict[str, Any] = {"unit": "document", "per": "word", "predicts": "topic"}
-WITH_SEEDS: dict[str, Any] = {"build": build_seeded, "transform": shares_of_documents, **OF_DOCUMENTS}
-LDA = Listing(LdaSettings, DOCUMENTS, DocumentAlgorithm, describe_lda, **WITH_SEEDS)
+WITH_SEEDS: dict[str, Any] = {
+    "build": build_seeded,
+    "transform": lambda seen, corpus, tell: of_shares(seen.fit.transform(corpus, key=seen.key, progress=tell)),
+    **OF_DOCUMENTS,
+}
+LDA = Listing(LdaSettings, DOCUMENTS, DocumentAlgorithm, lambda seen: [topics_block(seen)], **WITH_SEEDS)
+HDP = Listing(HdpSettings, DOCUMENTS, HdpAlgorithm, describe_hdp, **WITH_SEEDS)
 CTM = Listing(CtmSettings, DOCUMENTS, CtmAlgorithm, describe_ctm, **WITH_SEEDS)
 PLSA = Listing(
     PlsaSettings,
@@ -273,7 +301,7 @@ SIMPLE_MIXTURE = Listing(
     SimpleMixtureSettings,
     DOCUMENTS,
     DocumentAlgorithm,
-    describe_simple_mixture,
+    lambda seen: [topics_block(seen, lambda sample, rows: _memberships(seen, sample))],
     score=score_simple_mixture,
     transform=transform_simple_mixture,
     **OF_DOCUMENTS,

@@ -19,7 +19,7 @@ from vijax.app.page.exports import unquoted
 from vijax.app.rows.doc_topics import beside
 from vijax.app.runs.quality import plain_of
 from vijax.app.runs.restored import again, restore
-from vijax.app.runs.results import results_path
+from vijax.app.runs.results import results_paths
 from vijax.app.runs.run_end import end_of
 from vijax.app.runs.run_folder import Say, read_facts, read_run_config
 from vijax.app.settings.config import Config, ConfigError
@@ -111,7 +111,7 @@ def _plain(data: Data, score: Any) -> tuple[str, float, Difference] | None:
 
 def agreement(folder: Path, config: Config, by: str) -> Agreement:
     """NMI of what a run finds for each document or row with a column of the data: rows without a label are left out."""
-    path, predicts = results_path(folder, config), config.listing.predicts
+    (path, _), predicts = results_paths(folder, config), config.listing.predicts
     if not path.is_file():
         raise ConfigError(f"--by: {path}: there is no such file; make it: vijax transform {folder} --out {path}")
     with path.open(encoding="utf-8", newline="") as file:

@@ -124,17 +124,6 @@ def _edge(found: Comparison) -> str:
     return f"It has the {which} {found.keys[0]} that was tried, {best:g}: try {further} ones too. "
 
 
-def _disagreement(found: Comparison) -> str:
-    """Remarks where the topics of another run than the best are clearly more coherent, or nearer to labels."""
-    coherent = ("have the more coherent words", "NPMI", "Take the first to predict, the second to read. ")
-    near = (
-        f"are nearer to {found.by}",
-        "NMI",
-        "More groups may predict better and split what a label holds together. ",
-    )
-    return _other(found, lambda run: run.coherence, *coherent) + _other(found, lambda run: run.agreement, *near)
-
-
 def _other(found: Comparison, of: Callable[[Compared], Any], what: str, measure: str, advice: str) -> str:
     known = [run for run in found.runs if of(run)]
     best, most = found.runs[found.best], max(known, key=lambda run: of(run).mean, default=None)
@@ -163,7 +152,10 @@ def note(found: Comparison) -> str:
         )
     close = [found.runs[i].folder.name for i in found.as_good if i != found.best]
     said = f"The best is {best.folder.name}, {best.score}; higher is better. {_plain(found)}{_edge(found)}"
-    said += _disagreement(found)
+    coherent = ("have the more coherent words", "NPMI", "Take the first to predict, the second to read. ")
+    advice = "More groups may predict better and split what a label holds together. "
+    near = f"are nearer to {found.by}", "NMI", advice
+    said += _other(found, lambda run: run.coherence, *coherent) + _other(found, lambda run: run.agreement, *near)
     said += "behind: how much worse a run is, with the standard error of this difference, which is paired by unit. "
     if close:
         return said + f"Not clearly worse (by no more than two such errors): {', '.join(close)}."

@@ -15,7 +15,7 @@ from vijax.app.explorer.words import GRID, MOST_SHOWN, Words, words_of, words_of
 from vijax.app.page import blocks
 from vijax.app.rows.doc_topics import beside, read_doc_topics, read_excerpts, written_again
 from vijax.app.rows.shares import Grouped, grouped, share_matrix
-from vijax.app.runs.results import excerpts_path, results_path, sample_path
+from vijax.app.runs.results import EXCERPTS, results_paths
 from vijax.app.runs.run_end import read_posterior
 from vijax.app.runs.run_folder import read_facts
 from vijax.app.settings.config import Config, ConfigError
@@ -220,7 +220,7 @@ def explored_of(
     if not block.topics:
         return None
     words = _words_of_run(folder, config, block, concentration)
-    whole, sample = results_path(folder, config), sample_path(folder, config)
+    whole, sample = results_paths(folder, config)
     path = whole if whole.is_file() else sample
     columns = read_doc_topics(path) if concentration is None and path.is_file() else None
     size = len(block.topics)
@@ -229,7 +229,7 @@ def explored_of(
     found = Explored(block.topics, block.distances, words, tokens, name=config.name)
     if columns is None:
         return found
-    texts = read_excerpts(excerpts_path(folder)) if config.page.excerpts else []
+    texts = read_excerpts(folder / EXCERPTS) if config.page.excerpts else []
     documents = documents_of(columns, texts, config.page.documents)
     groups = grouped(columns, beside(columns), config.page.by, config.page.every)
     found = found._replace(documents=documents, groups=groups)

@@ -16,9 +16,12 @@ from vijax.app.kinds import networks
 from vijax.app.kinds.density_algorithm import DensityAlgorithm, read_by
 from vijax.app.kinds.listing import Data
 from vijax.app.kinds.networks import AmortisedAlgorithm, StructuredAlgorithm
+from vijax.app.kinds.sampled import Sampled
+from vijax.app.kinds.sampled_documents import SampledDocuments
 from vijax.app.settings.config import Config
 from vijax.app.settings.options import chosen
 from vijax.app.settings.sections import ProximalAlgorithm
+from vijax.data.streams.document_loader import document_loader
 from vijax.fitting.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, usual_size
 from vijax.fitting.restarts import many
 from vijax.inference import learning, step_size
@@ -52,10 +55,12 @@ def settled(config: Config, data: Data) -> Config:
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, language=data.train.language))
     if not config.listing.reads_documents or getattr(config.algorithm, "lazy", True) is not None:
         return config
-    size = batch_size(config, data) or data.train.num_documents
-    found = decision.settled(make_algorithm(config, data), CorpusLoader(data.train, size, 0))
-    algorithm: Any = dataclasses.replace(config.algorithm, lazy=decision.is_by_words(found))  # type: ignore[call-arg]
-    return dataclasses.replace(config, algorithm=algorithm)
+    size, algorithm = batch_size(config, data) or data.whole.num_documents, make_algorithm(config, data)
+    is_by_parts = isinstance(data.train, SampledDocuments)
+    loader = document_loader(data.whole, size, 0, False) if is_by_parts else CorpusLoader(data.train, size, 0)
+    found = decision.settled(algorithm, loader)
+    section: Any = dataclasses.replace(config.algorithm, lazy=decision.is_by_words(found))  # type: ignore[call-arg]
+    return dataclasses.replace(config, algorithm=section)
 
 
 def make_algorithm(config: Config, data: Data) -> Algorithm:
@@ -104,12 +109,21 @@ MAKERS: dict[type, Callable[[Any, Any, tuple[str, ...]], Algorithm]] = {
 """The makers of algorithms, by the section [algorithm]; those of other sections are rows of `vijax.algorithms`."""
 
 
+def training(config: Config, data: Data, model: Any) -> Any:
+    """The training data as the model reads them, for `vijax.fit`."""
+    if isinstance(data.train, Sampled):
+        return data.train.read_as(config.listing.arrange, config.model)
+    if isinstance(data.train, SampledDocuments):
+        return data.whole
+    return read_by(model, config.listing.arrange(data.train, config.model))
+
+
 def state_like(config: Config, algorithm: Algorithm, data: Data) -> Any:
     """The shapes of the state of a run, which its checkpoints hold."""
     runs = algorithm if config.fit.restarts == 1 else many(algorithm, config.fit.restarts)
     batch = None
     if state_needs_data(config, algorithm):
-        arranged = read_by(algorithm.spec.model, config.listing.arrange(data.train, config.model))
+        arranged = training(config, data, algorithm.spec.model)
         size = batch_size(config, data)
         batch = next(iter(as_loader(arranged, algorithm.spec.model, size, 0).batches(0, 1)))
     return jax.eval_shape(lambda key: runs.init(key, batch), jax.random.key(0))
@@ -126,7 +140,9 @@ def state_needs_data(config: Config, algorithm: Algorithm) -> bool:
 def num_groups(config: Config, data: Data) -> int:
     """The number of documents, rows or sequences that training reads."""
     if config.listing.reads_documents:
-        return int(data.train.num_documents)
+        return int(data.whole.num_documents)
+    if isinstance(data.train, Sampled):
+        return len(data.train)
     return int(jax.tree.leaves(config.listing.arrange(data.train, config.model))[0].shape[0])
 
 
@@ -163,5 +179,5 @@ def batch_size(config: Config, data: Data) -> int | None:
     if config.algorithm.name in FULL_DATA:
         return None
     if config.listing.reads_documents:
-        return usual_size(data.train, USUAL_WORDS if config.algorithm.name == "svi" else 0)
+        return usual_size(data.whole, USUAL_WORDS if config.algorithm.name == "svi" else 0)
     return min(USUAL, total)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.kinds.listing import Data, New, Source
+from vijax.app.kinds.sampled_documents import SampledDocuments, check_by_parts, sampled_documents
 from vijax.app.kinds.topic_names import check_names
 from vijax.app.rows.doc_topics import excerpts_of
 from vijax.app.settings.sections import DocumentData, DocumentPage, dialect_of
@@ -28,6 +29,8 @@ WORDS = "vocabulary.txt"
 
 def load_documents(config: DocumentData) -> Data:
     """The corpus, split; words that training documents lack are dropped, since their scores would mean nothing."""
+    if (by_parts := sampled_documents(config)) is not None:
+        return by_parts
     corpus = with_words(read_corpus(config))
     if config.held_out == 0.0:
         return Data(corpus, None)
@@ -37,6 +40,8 @@ def load_documents(config: DocumentData) -> Data:
 def _load(config: Any) -> Data:
     """The corpus of a run, checked to have the columns that its page is to show."""
     found = load_documents(config.data)
+    if isinstance(found.train, SampledDocuments):
+        check_by_parts(config, found)
     if config.page.by:
         names = columns_of(config.data, found.train)
         for name in config.page.by:
@@ -155,6 +160,9 @@ def _kept(folder: Path) -> Data | None:
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Documents, with their titles, the columns beside their text, and the number of their known words."""
     section = config.data if source is None else _section_for(config, source, column)
+    if source is None and isinstance(data.train, SampledDocuments):
+        remedy = f"name a file to write them to: vijax transform RUN --out {DOCUMENTS.results}.parquet"
+        raise ConfigError(f"{config.data.path}: more documents than are held; {remedy}")
     if source is None:
         corpus = data.train if data.test is None else joined(*data, section.held_out, section.split_seed)
     else:
@@ -163,15 +171,22 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     notes = corpus.notes
     if any(len(values) != corpus.num_documents for values in found.values()):
         found, notes = {}, (*notes, "The file has changed since it was read: its other columns are left out.")
-    titles = corpus.titles or [f"document {i}" for i in range(corpus.num_documents)]
-    return New(corpus, {"document": list(titles), **found, "words": corpus.tokens}, notes)
+    return new_documents(corpus, found, notes)
+
+
+def new_documents(
+    corpus: Corpus, beside: Mapping[str, Any] | None = None, notes: Sequence[str] = (), first: int = 0
+) -> New:
+    """Documents with columns beside them; those without a title are named by their numbers from `first` on."""
+    titles = corpus.titles or [f"document {i}" for i in range(first, first + corpus.num_documents)]
+    return New(corpus, {"document": list(titles), **(beside or {}), "words": corpus.tokens}, tuple(notes))
 
 
 def _facts(data: Data) -> dict[str, Any]:
     return {
-        "documents": data.train.num_documents,
+        "documents": data.whole.num_documents,
         "held_out": 0 if data.test is None else data.test.num_documents,
-        "tokens": data.train.num_tokens,
+        "tokens": data.whole.num_tokens,
         "vocabulary": len(data.names),
     }
 
@@ -185,6 +200,8 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
 
 def _digest(data: Data) -> Iterator[Any]:
     yield "\n".join(data.names).encode()
+    if data.whole is not data.train:
+        yield from data.whole.contents()
     for corpus in data.parts:
         for _, indices, counts in corpus.blocks():
             yield np.ascontiguousarray(indices, np.int32).data
@@ -193,7 +210,7 @@ def _digest(data: Data) -> Iterator[Any]:
 
 
 def _describe(data: Data) -> str:
-    train, test = data
+    train, test = data.whole, data.test
     held_out = f", and {test.num_documents:,} held out" if test is not None else ""
     return f"{train.num_documents:,} documents, {train.num_tokens:,} words of {len(data.names):,} kinds{held_out}"
 

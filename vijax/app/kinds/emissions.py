@@ -51,6 +51,10 @@ def make(config: Any, num_components: int, dim: int) -> Emission:
     return chosen(config, num_components, dim)
 
 
+HELD = 0.5
+"""Rows of a component that holds any: expected ones, of which the last components of a mixture have small parts."""
+
+
 # --- fitted components -----------------------------------------------------------------------------------------------
 def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
     """Mean and covariance of each component in the units of the data, for the Gaussian emissions; else none."""
@@ -71,11 +75,6 @@ def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(units.points(mean), units.cov(cov)) for mean, cov in zip(means, covs, strict=True)]
 
 
-def component_means(name: str, seen: Seen) -> np.ndarray:
-    """The mean of each component, (K, D), in the units of the data."""
-    return units_of(seen.data.train).points(_means(name, seen))
-
-
 def _means(name: str, seen: Seen) -> np.ndarray:
     """The means as they were fitted."""
     point = seen.point("components")
@@ -85,12 +84,21 @@ def _means(name: str, seen: Seen) -> np.ndarray:
 
 
 def table_of_components(
-    title: str, name: str, seen: Seen, columns: Sequence[str], leading: Mapping[str, Any], most: int = 8
+    title: str,
+    name: str,
+    seen: Seen,
+    columns: Sequence[str],
+    leading: Mapping[str, Any],
+    rows: Any,
+    unit: str = "row",
+    most: int = 8,
 ) -> list[Block]:
-    """A table of components, largest first, without those of hardly any weight: the columns `leading` (the first of
-    them sizes), then means; and a map of all means where there are many columns."""
-    means, sizes = component_means(name, seen), np.asarray(next(iter(leading.values())), float)
-    order = np.array([k for k in np.argsort(-sizes, kind="stable") if sizes[k] >= 1e-3 * sizes.sum()])
+    """A table of components, largest first, without those that hold less than half of a row: the columns `leading` (the
+    first of them sizes), then means; and a map of all means where there are many columns. `rows` are the expected rows
+    of each component."""
+    means = units_of(seen.data.train).points(_means(name, seen))
+    sizes = np.asarray(next(iter(leading.values())), float)
+    order = np.array([k for k in np.argsort(-sizes, kind="stable") if rows[k] >= HELD], int)
     spreads = [np.sqrt(np.diag(cov)) for _, cov in gaussians(name, seen)] if name != "unit_gaussian" else []
     shown = range(min(len(columns), most))
     header = ["", *leading, *(columns[d] for d in shown)]
@@ -102,7 +110,8 @@ def table_of_components(
         return cells + ([float(spreads[k][d]) for d in shown] if len(header) > len(cells) else [])
 
     notes = [f"The first {most} of {len(columns)} columns."] if len(columns) > most else []
-    notes += [f"{len(sizes) - len(order)} more account for next to nothing."] if len(order) < len(sizes) else []
+    if empty := len(sizes) - len(order):
+        notes.append(f"{empty} of {len(sizes)} {title.lower()} hold no {unit} and are left out.")
     blocks: list[Block] = [Table(title, header, [row(k) for k in order], " ".join(notes))]
     if len(columns) > most:
         note = units_of(seen.data.train).note()  # columns of one scale make colours that can be compared

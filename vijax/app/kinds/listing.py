@@ -26,6 +26,11 @@ class Data(NamedTuple):
         return (self.train,) if self.test is None else (self.train, self.test)
 
     @property
+    def whole(self) -> Any:
+        """All training data, where `train` is a sample of them (`sampled`, `sampled_documents`); else `train`."""
+        return getattr(self.train, "whole", self.train)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The words of a corpus; the columns of a table; the nodes of a graph."""
         return tuple(self.train.vocabulary or ()) if hasattr(self.train, "vocabulary") else self.train.columns
@@ -177,7 +182,7 @@ class Listing:
     @property
     def of_documents(self) -> bool:
         """True where its data are documents."""
-        return self.source.results == "doc_topics"
+        return self.source.excerpts is not None
 
     def has_score(self, model: Any) -> bool:
         """True where there is a score: the listing's own, or the model's."""

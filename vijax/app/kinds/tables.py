@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.app.kinds.listing import Data, Listing, New, Source
+from vijax.app.kinds.sampled import Sampled, sampled
 from vijax.app.settings.sections import EnergyAlgorithm, TableData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.data.reading.checks import Notes, fail
 from vijax.data.tables.columns import columns_of
 from vijax.data.tables.table import Choice, Columns, Scaling, Table, split_table, table_of
-from vijax.data.tables.table_files import read_columns, read_table
+from vijax.data.tables.table_files import is_parquet, read_columns, read_table
 from vijax.files import write_text
 
 COLUMNS = "columns.json"
@@ -78,6 +79,8 @@ def grouped(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.nda
 def load_table(config: Any) -> Data:
     """The table in two parts, its columns standardised by those of the training part if asked for."""
     given: TableData = config.data
+    if is_parquet(given.path) and (by_parts := sampled(config, _choice(config, None))) is not None:
+        return by_parts
     table = _read(config, given.path, None)
     if given.held_out == 0.0:
         return Data(table.standardised() if given.standardise else table, None)
@@ -116,9 +119,9 @@ def _load_noted(config: Any) -> Data:
     return data._replace(train=dataclasses.replace(data.train, notes=(*data.train.notes, note)))
 
 
-def _read(config: Any, path: str, like: Table | None) -> Table:
+def _choice(config: Any, like: Table | None) -> Choice:
     given, listing = config.data, config.listing
-    choice = Choice(
+    return Choice(
         columns=given.columns if like is None else like.columns,
         target=given.target,
         group=given.group,
@@ -126,10 +129,14 @@ def _read(config: Any, path: str, like: Table | None) -> Table:
         missing=listing.missing,
         classes=None if like is None else like.classes,
     )
+
+
+def _read(config: Any, path: str, like: Table | None) -> Table:
+    given = config.data
     own = path == given.path
     table = read_table(
         path,
-        choice,
+        _choice(config, like),
         seed=given.synthetic_seed,
         num_rows=given.num_rows if own else None,
         dialect=dialect_of(given),
@@ -157,7 +164,7 @@ def _facts(data: Data) -> dict[str, Any]:
     if held_out_entries(data):
         out = int(np.isfinite(data.test.x).sum())
     return {
-        "rows": train.num_rows,
+        "rows": len(train),
         "columns": list(train.columns),
         "groups": None if train.groups is None else train.num_groups,
         "group": train.group,
@@ -196,6 +203,8 @@ def _digest(data: Data) -> Iterator[Any]:
         for array in (table.x, table.y, table.groups):
             if array is not None:
                 yield np.ascontiguousarray(array, np.float64).data
+        if isinstance(table, Sampled):
+            yield from (array.data for array in table.whole.contents())
 
 
 def _describe(data: Data) -> str:
@@ -299,6 +308,8 @@ class AllBut(Container):
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Rows with the run's columns, on its scale; a target is not needed, and is carried through if there is one."""
     check_no_column(column)
+    if source is None and isinstance(data.train, Sampled):
+        raise ConfigError(f"{config.data.path}: more rows than are held; name its files one by one")
     like, notes = data.train, Notes()
     found = _new_columns(config, like, source, notes)
     group = like.group if config.listing.wants_group else None

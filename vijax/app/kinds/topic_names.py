@@ -36,7 +36,9 @@ def build_seeded(settings: Any, data: Data, make: Callable[[Any, Data], Any] = b
     try:
         eta = seeded(words, data.names, settings.num_topics, settings.eta, settings.seed_weight)
     except ValueError as error:
-        raise ConfigError(f"model.seed_words: {str(error).removeprefix('seeds: ')}") from error
+        spaced = any(" " in word for row in words for word in row)
+        commas = ' Commas are between the words of a topic: "labour, election".' if spaced else ""
+        raise ConfigError(f"model.seed_words: {str(error).removeprefix('seeds: ')}{commas}") from error
     return make(dataclasses.replace(settings, eta=eta), data)
 
 

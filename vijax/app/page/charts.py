@@ -62,9 +62,9 @@ def _saved(name: str, text: str, part: str) -> str:
 
 
 def table(block: blocks.Table) -> str:
-    """A table with words to the left, numbers to the right."""
-    numeric = [all(not isinstance(row[i], str) for row in block.rows) for i in range(len(block.header))]
-    kinds = [' class="number"' if right else "" for right in numeric]
+    """A table with words to the left, numbers to the right; columns of sentences break their lines."""
+    columns = [[row[i] for row in block.rows] for i in range(len(block.header))]
+    kinds = [_kind(column) for column in columns]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(block.header, kinds, strict=True))
     body = "".join(
         "<tr>" + "".join(f"<td{k}>{escape(number_text(v))}</td>" for v, k in zip(row, kinds, strict=True)) + "</tr>"
@@ -73,6 +73,15 @@ def table(block: blocks.Table) -> str:
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+def _kind(column: list[Any]) -> str:
+    texts = [x for x in column if isinstance(x, str)]
+    if not texts:
+        return ' class="number"'
+    return ' class="sentence"' if max(map(len, texts)) > LONGEST_WORDS else ""
+
+
+LONGEST_WORDS = 60
+"""Characters of a cell that stay on one line."""
 MOST_ON_CURVE = 600
 """Points of a curve that a screen shows; of more an even part is drawn."""
 MOST_TITLED = 100
@@ -105,8 +114,9 @@ def _range(block: blocks.Lines) -> list[float]:
     parts = map(blocks.as_numbers, (block.y, block.low, block.high, block.points_y))
     y, low, high, points = (part[np.isfinite(part)] for part in parts)
     core = np.concatenate([y, points])
-    reach = 2.0 * (np.ptp(core) if len(core) else 1.0)
-    low, high = np.maximum(low, core.min(initial=0.0) - reach), np.minimum(high, core.max(initial=0.0) + reach)
+    if len(core):
+        reach = 2.0 * float(np.ptp(core)) or 1.0
+        low, high = np.maximum(low, core.min() - reach), np.minimum(high, core.max() + reach)
     return [*core, *low, *high]
 
 

@@ -66,6 +66,19 @@ def steps_of_rows(table: Table) -> np.ndarray:
     return np.arange(table.num_rows) if table.groups is None else np.argsort(np.argsort(table.groups, kind="stable"))
 
 
+def of_local(local: str, name: str, arrange: Any = values) -> Callable[[Seen, Any, Tell], Found]:
+    """The `transform` of a model of rows: mean (`name`) and standard deviation (sd) of a local of each row."""
+
+    def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+        def read(x: np.ndarray) -> Found:
+            q = seen.fit.locals(x, key=seen.key)[local]
+            return {name: np.asarray(q.mean()), "sd": np.asarray(q.std())}
+
+        return in_blocks(read, checked(seen, arrange(table, seen.settings)), tell)
+
+    return transform
+
+
 # --- draws -----------------------------------------------------------------------------------------------------------
 def of_rows(arrange: Any = values, is_scaled: Any = lambda settings: True) -> Drawing:
     """The drawing of models of rows: all columns. `arrange` and `is_scaled` as of `Listing` and `Drawing`."""

@@ -110,7 +110,7 @@ def check_of_steps(listing: Any) -> None:
     if listing.drawing is None or not listing.drawing.of_steps:
         raise ConfigError(
             f"{listing.name} has no order of time, so that nothing can be forecast. Forecasts are for hmm, "
-            "factorial_hmm and state_space"
+            "factorial_hmm, arhmm, slds, recurrent_slds and state_space"
         )
 
 

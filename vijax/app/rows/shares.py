@@ -17,7 +17,7 @@ import numpy as np
 from vijax.app.page.blocks import Table
 from vijax.app.rows.doc_topics import read_doc_topics
 from vijax.app.runs.restored import restore
-from vijax.app.runs.results import results_path, said_of
+from vijax.app.runs.results import results_paths, said_of
 from vijax.app.runs.run_end import say_remarks
 from vijax.app.runs.run_folder import Say, read_run_config
 from vijax.app.settings.typed_toml import ConfigError
@@ -134,7 +134,7 @@ def shares_of_run(
     if source is not None:
         with config.in_precision():
             return shares_by(said_of(config, restore(folder, config), source, column, say).columns(), by, every)
-    return shares_by(read_doc_topics(results_path(folder, config)), by, every)
+    return shares_by(read_doc_topics(results_paths(folder, config)[0]), by, every)
 
 
 CELL = len("  100.0 ± 10.0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,8 @@ from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.tables.table import rows_of
 from vijax.extras import require_extra
 from vijax.files import write_atomically
+
+Parts = Iterable[Mapping[str, Sequence[Any]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +87,7 @@ def transformed(config: Any, seen: Seen, new: New, tell: Tell = lambda done: Non
     transform: Any = config.listing.transform
     with rows_of(new.data):
         found: Found = transform(seen, new.data, tell)
-    if config.listing.source.results == "doc_topics":
+    if config.listing.source.results == "doc_topics" and "topic" in found:  # of users items are recommended
         found = labelled(config, seen, found)
     return Transformed(found, new.beside, new.notes)
 
@@ -100,8 +102,13 @@ def check_transforms(listing: Listing) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """Writes columns of one length; the ending of the name gives the format."""
+    write_parts(path, [columns])
+
+
+def write_parts(path: Path, parts: Iterable[Mapping[str, Sequence[Any]]]) -> None:
+    """Writes parts of columns, one below the other; the ending of the name gives the format."""
     writer = WRITERS[check_ending(path)]
-    write_atomically(path, lambda file: writer(columns, file))
+    write_atomically(path, lambda file: writer(parts, file))
 
 
 def check_new_file(out: Path | None) -> None:
@@ -132,10 +139,17 @@ def _short(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, np.generic) else repr(value)
 
 
-def _jsonl(columns: Mapping[str, Sequence[Any]], file: BinaryIO) -> None:
-    for row in zip(*columns.values(), strict=True):
-        record = dict(zip(columns, map(_json, row), strict=True))
-        file.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
+def _csv(parts: Parts, file: BinaryIO) -> None:
+    for i, columns in enumerate(parts):
+        text = as_csv(columns)
+        file.write((text if i == 0 else text.partition("\n")[2]).encode("utf-8", errors="backslashreplace"))
+
+
+def _jsonl(parts: Parts, file: BinaryIO) -> None:
+    for columns in parts:
+        for row in zip(*columns.values(), strict=True):
+            record = dict(zip(columns, map(_json, row), strict=True))
+            file.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
 
 
 def _json(value: Any) -> Any:
@@ -145,10 +159,14 @@ def _json(value: Any) -> Any:
     return value if value is None or isinstance(value, int | str) else str(value)
 
 
-def _parquet(columns: Mapping[str, Sequence[Any]], file: BinaryIO) -> None:
-    arrow = require_extra("pyarrow")
-    table = arrow.table({name: _arrow(values) for name, values in columns.items()})
-    require_extra("pyarrow.parquet").write_table(table, file)
+def _parquet(parts: Parts, file: BinaryIO) -> None:
+    arrow, writer = require_extra("pyarrow"), None
+    for columns in parts:
+        table = arrow.table({name: _arrow(values) for name, values in columns.items()})
+        writer = writer or require_extra("pyarrow.parquet").ParquetWriter(file, table.schema)
+        writer.write_table(table.cast(writer.schema))
+    if writer is not None:
+        writer.close()
 
 
 def _arrow(values: Sequence[Any]) -> Any:
@@ -159,9 +177,9 @@ def _arrow(values: Sequence[Any]) -> Any:
     return list(values) if len(kinds) <= 1 else [None if value is None else str(value) for value in values]
 
 
-Writer = Callable[[Mapping[str, Sequence[Any]], BinaryIO], Any]
+Writer = Callable[[Parts, BinaryIO], Any]
 WRITERS: dict[str, Writer] = {
-    ".csv": lambda columns, file: file.write(as_csv(columns).encode("utf-8", errors="backslashreplace")),
+    ".csv": _csv,
     ".parquet": _parquet,
     ".jsonl": _jsonl,
 }

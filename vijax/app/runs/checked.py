@@ -34,6 +34,10 @@ def check_run(folder: Path, seed: int, training: str | None, say: Say) -> Verdic
         raise ConfigError(f"{folder}: expected a run that has ended; go on with it: vijax resume {folder}")
     with locked(folder), config.in_precision():
         data = again(folder, config, training)
+        if data.whole is not data.train:
+            raise ConfigError(
+                f"{folder}: its {config.listing.unit}s are more than data.sample, and a check reads all of them at once"
+            )
         seen = restore(folder, config, data)
         rows = read_by(seen.model, config.listing.arrange(data.train, config.model))
         with announced(say, "Checking ... (it takes about a minute)"):

@@ -52,8 +52,9 @@ def plain_of(seen: Seen, score: Any) -> Plain | None:
     logs = np.stack([_log_density(known, x) for known, x in zip(_in_units(train).T, _in_units(test).T, strict=True)], 1)
     known = np.isfinite(test.x)
     if score.per != "entry":
-        without = "without the order of steps" if score.per == "step" else "as one component has it"
-        return _summed(f"each column by itself, {without}", test, np.nansum(logs, axis=1), np.ones(len(logs)), score)
+        name = "one component of independent columns"
+        name = "independent columns without the order of steps" if score.per == "step" else name
+        return _summed(name, test, np.nansum(logs, axis=1), np.ones(len(logs)), score)
     if len(score.parts[0]) == score.number:
         return Plain("the mean of each column", RowScore.of(logs[known], "entry"))
     return _summed("the mean of each column", test, np.where(known, logs, 0.0).sum(1), known.sum(1), score)
@@ -118,9 +119,12 @@ def quality(seen: Seen, score: Any, curves: Curves, shown: list[Any]) -> tuple[l
         ]
     elif not better.mean > 2 * better.standard_error:
         how = "no better" if better.mean >= -2 * better.standard_error else "worse"
+        by = f"{how} than {plain.name}: the difference is {said}"
+        if better.mean > 0:
+            by = f"better than {plain.name} by {said}, less than two standard errors"
         warnings = [
-            f"The model predicts held-out data {how} than {plain.name}: the difference is {said}. What it finds may be "
-            "chance: try a smaller model, more passes or more data, or take it that the data have no such structure.",
+            f"The model predicts held-out data {by}. What it finds may be chance: try a smaller model, more passes or "
+            "more data, or take it that the data have no such structure.",
             *warnings,
         ]
     times = (

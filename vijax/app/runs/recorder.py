@@ -54,7 +54,6 @@ class Recorder:
         self._evaluate_every, self._checkpoint_every_s = evaluate_every, checkpoint_every_s
         self._pending: list[dict[str, Any]] = []
         self._written_at = self._saved_at = time.perf_counter()
-        self._step: int | None = None
 
     def __call__(self, seen: Any) -> None:
         """Records the steps since the last call."""

@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import numpy as np
 
+from vijax.app.kinds.documents import new_documents
 from vijax.app.kinds.listing import Listing, New, Seen
+from vijax.app.kinds.sampled import Sampled
+from vijax.app.kinds.sampled_documents import SampledDocuments
 from vijax.app.kinds.topic_names import names_of
 from vijax.app.page.views import thinned
 from vijax.app.progress import Counter, announced
 from vijax.app.rows.doc_topics import label_again, write_excerpts
 from vijax.app.rows.predicted import Draws, check_of_steps
-from vijax.app.rows.transformed import Transformed, check_new_file, check_transforms, transformed
+from vijax.app.rows.transformed import Transformed, check_new_file, check_transforms, transformed, write_parts
 from vijax.app.runs.loaded import Run, read
 from vijax.app.runs.restored import again, at, restore
 from vijax.app.runs.run_end import say_remarks
@@ -26,6 +31,8 @@ MOST_ROWS = 100_000
 """Most documents or rows in the file: a longer one would be large, and take long."""
 SAMPLE = 20_000
 """Documents, evenly spread, that the page of a larger run knows instead."""
+EXCERPTS = "excerpts.json"
+"""The file of the beginnings of documents."""
 
 
 def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
@@ -34,25 +41,31 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
     listing = config.listing
     if listing.transform is None:
         return
-    path, excerpts = results_path(folder, config), listing.source.excerpts
-    number = sum(map(len, seen.data.parts))
-    many = number > MOST_ROWS
+    if isinstance(seen.data.train, Sampled):
+        one = f"vijax transform {folder} --data FILE.parquet --out {listing.source.results}.parquet"
+        say(f"Note: {listing.source.results}.csv is left out, for the rows are read by parts; of a file of them: {one}")
+        return
+    (path, sample), excerpts = results_paths(folder, config), listing.source.excerpts
+    is_sample = isinstance(seen.data.train, SampledDocuments)
+    number = sum(map(len, seen.data.parts)) if not is_sample else _number_of(seen)
+    many = number > MOST_ROWS or is_sample
     if many:
+        shown = min(SAMPLE, len(seen.data.train)) if is_sample else SAMPLE
         command = f"vijax transform {folder} --out {path.stem}.parquet"
-        page = f" The page shows {SAMPLE:,} of them, evenly spread." if excerpts else ""
+        page = f" The page shows {shown:,} of them, evenly spread." if excerpts else ""
         say(f"Note: {path.name} is left out, for {number:,} {listing.unit}s are many; make it: {command}.{page}")
         if excerpts is None:
             return
-        path = sample_path(folder, config)
+        path = sample
     try:
-        new = listing.source.new(config, seen.data, None, None)
+        new = new_documents(seen.data.train) if is_sample else listing.source.new(config, seen.data, None, None)
         if many:
             rows = thinned(len(new.data), SAMPLE)
             beside = {name: [values[i] for i in rows] for name, values in new.beside.items()}
             new = new._replace(data=new.data[rows], beside=beside)
         _said(config, seen, new, say).write(path)
         if excerpts is not None and config.page.excerpts:
-            write_excerpts(excerpts_path(folder), excerpts(new.data))
+            write_excerpts(folder / EXCERPTS, excerpts(new.data))
     except Exception as error:
         say(f"Warning: {path.name} could not be made ({error}); try: vijax transform {folder} --out {path.name}")
 
@@ -73,24 +86,35 @@ def _said(config: Config, seen: Seen, new: New, say: Say) -> Transformed:
         return transformed(config, seen, new, told)
 
 
-def results_path(folder: Path, config: Config) -> Path:
-    """The path of the file."""
-    return folder / f"{config.listing.source.results}.csv"
+def _number_of(seen: Seen) -> int:
+    return seen.data.whole.num_documents + (0 if seen.data.test is None else seen.data.test.num_documents)
 
 
-def sample_path(folder: Path, config: Config) -> Path:
-    """The path of the file of some documents, where all were too many."""
-    return folder / f"{config.listing.source.results}_sample.csv"
+def _written_by_parts(config: Config, seen: Seen, out: Path, say: Say) -> Path:
+    """Writes the results of all documents of a run that are read by parts, in the order of the files, held-out ones
+    among them. `MOST_ROWS` of them are in memory at a time."""
+    every = dataclasses.replace(seen.data.whole, chosen=None)
+    number = every.num_documents
+    told = Counter(say, f"rows of {config.listing.source.results}", number)
+
+    def part(first: int) -> Transformed:
+        rows = np.arange(first, min(first + MOST_ROWS, number))
+        new = new_documents(every.take(rows), first=first)
+        return transformed(config, seen, new, lambda done: told(first + done))
+
+    write_parts(out, (part(first).columns() for first in range(0, number, MOST_ROWS)))
+    return out
 
 
-def excerpts_path(folder: Path) -> Path:
-    """The path of the file of the beginnings of documents."""
-    return folder / "excerpts.json"
+def results_paths(folder: Path, config: Config) -> tuple[Path, Path]:
+    """The paths of the file, and of that of some documents, where all were too many."""
+    name = config.listing.source.results
+    return folder / f"{name}.csv", folder / f"{name}_sample.csv"
 
 
 def forget_results(folder: Path, config: Config) -> None:
     """Removes these files: the run goes on, and they hold no more."""
-    for path in (results_path(folder, config), sample_path(folder, config), excerpts_path(folder)):
+    for path in (*results_paths(folder, config), folder / EXCERPTS):
         path.unlink(missing_ok=True)
 
 
@@ -98,7 +122,7 @@ def rename_topics(folder: Path, names: tuple[str, ...]) -> None:
     """Gives topics the names of these lines, in the settings of a run and in its results for documents."""
     keep_names(folder, names)
     config = read_run_config(folder)
-    for path in (results_path(folder, config), sample_path(folder, config)):
+    for path in results_paths(folder, config):
         label_again(path, names_of(config))
 
 
@@ -113,6 +137,8 @@ def transform_run(
         data = again(folder, config, training) if source is None else None
         seen = restore(folder, config, data, training)
         say_remarks(folder, say)
+        if source is None and out is not None and isinstance(seen.data.train, SampledDocuments):
+            return str(_written_by_parts(config, seen, out, say))
         found = said_of(at(config, training if source is None else None), seen, source, column, say)
     return found.written_or_csv(out)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from vijax.app.kinds import growth
 from vijax.app.kinds.assemble import (
     batch_size,
     load_data,
@@ -21,6 +22,7 @@ from vijax.app.kinds.assemble import (
     num_groups,
     settled,
     state_like,
+    training,
 )
 from vijax.app.kinds.density_algorithm import is_at_once, read_by
 from vijax.app.kinds.documents import with_own_stop_words
@@ -34,7 +36,7 @@ from vijax.app.runs.claim import claimed, locked, unwritable
 from vijax.app.runs.quality import quality
 from vijax.app.runs.recorder import Recorder
 from vijax.app.runs.results import forget_results, write_results
-from vijax.app.runs.run_end import forget_end, what_is_saved, whole_end_of, write_end
+from vijax.app.runs.run_end import what_is_saved, whole_end_of, write_end
 from vijax.app.runs.run_folder import (
     Say,
     check_same_data,
@@ -107,7 +109,7 @@ def begin(config: Config, folder: Path | None, say: Say, data: Data | None = Non
             reason = error.strerror or str(error)
             raise OSError(f"{folder} could not be written ({reason}); make room, or name another with --out") from error
         say(f"Run folder: {folder}")
-        return _sit(folder, config, data, algorithm, None, say, team)
+        return _sit(Sitting(folder, config, data, algorithm, None, say, team))
 
 
 def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None, team: Alone = ALONE) -> Outcome:
@@ -134,7 +136,7 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None, tea
         found = None if is_at_once(config) else found  # such a fit goes on from its stage, or begins again
         forget_results(folder, config)
         _prepare(folder, found.step if found else 0, say)
-        return _sit(folder, config, data, algorithm, found, say, team)
+        return _sit(Sitting(folder, config, data, algorithm, found, say, team))
 
 
 def follow(config: Config, team: Alone) -> Status:
@@ -155,8 +157,8 @@ def follow(config: Config, team: Alone) -> Status:
                 if team.agreed(seen.stopping):
                     team.gathered(seen.whole)
 
-            arranged = read_by(algorithm.spec.model, config.listing.arrange(data.train, config.model))
-            return _fitted(config, data, algorithm, arranged, found, (join,), team).status
+            arranged = training(config, data, algorithm.spec.model)
+            return _fitted(Sitting(folder, config, data, algorithm, found, say, team), arranged, (join,)).status
 
 
 def _found(folder: Path, config: Config, algorithm: Any, data: Data, say: Say) -> checkpoint.Checkpoint | None:
@@ -181,7 +183,7 @@ def _prepare(folder: Path, step: int, say: Say) -> None:
     if recorded < step:
         say(f"Warning: {folder / 'metrics.jsonl'} lacks steps {recorded + 1} to {step}, and so will the curves")
     metrics.truncate(folder / "metrics.jsonl", step)
-    forget_end(folder)
+    (folder / "result.json").unlink(missing_ok=True)  # it has no end any more
     say(f"Going on with {folder} from step {step}")
 
 
@@ -209,6 +211,7 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data, team: Alone) -
             f"fit.num_epochs: expected passes over the data of 1 to {MOST_STEPS:,} steps in all, got "
             f"{config.fit.num_epochs:g} passes, which are {steps:g} steps"
         )
+    growth.check(config)
     devices = team.mesh(config)
     if devices is not None:
         on_mesh(algorithm, devices)
@@ -259,36 +262,33 @@ def read(config: Config, say: Say) -> Data:
 
 
 # --- a sitting ----------------------------------------------------------------------------------------------------
-def _sit(
-    folder: Path,
-    config: Config,
-    data: Data,
-    algorithm: Any,
-    found: checkpoint.Checkpoint | None,
-    say: Say,
-    team: Alone,
-) -> Outcome:
+class Sitting(NamedTuple):
+    """A run that is at work: its checkpoint (None at step 0), and the processes at it."""
+
+    folder: Path
+    config: Config
+    data: Data
+    algorithm: Any
+    found: checkpoint.Checkpoint | None
+    say: Say
+    team: Alone
+
+
+def _sit(sitting: Sitting) -> Outcome:
     """Fits from the present step to the end, or until the run is stopped; then writes the result."""
-    with team.at_work(folder, found.step if found else 0, say):
-        return _seen_to_its_end(folder, config, data, algorithm, found, say, team)
+    with sitting.team.at_work(sitting.folder, sitting.found.step if sitting.found else 0, sitting.say):
+        return _seen_to_its_end(sitting)
 
 
-def _fitted(
-    config: Config,
-    data: Data,
-    algorithm: Any,
-    arranged: Any,
-    found: checkpoint.Checkpoint | None,
-    callbacks: tuple[Any, ...],
-    team: Alone,
-) -> Fit:
+def _fitted(sitting: Sitting, arranged: Any, callbacks: tuple[Any, ...]) -> Fit:
+    _, config, data, algorithm, found, say, team = sitting
     return fit(
         algorithm,
         arranged,
         key=jax.random.key(config.fit.seed),
         num_epochs=config.fit.num_epochs,
         batch_size=batch_size(config, data),
-        state=found.tree if found else None,
+        state=found.tree if found else growth.begun(config, data, algorithm, arranged, say),
         restarts=config.fit.restarts,
         tol=config.fit.convergence,
         callbacks=callbacks,
@@ -297,15 +297,8 @@ def _fitted(
     )
 
 
-def _seen_to_its_end(
-    folder: Path,
-    config: Config,
-    data: Data,
-    algorithm: Any,
-    found: checkpoint.Checkpoint | None,
-    say: Say,
-    team: Alone,
-) -> Outcome:
+def _seen_to_its_end(sitting: Sitting) -> Outcome:
+    folder, config, data, algorithm, _, say, team = sitting
     key, listing = jax.random.key(config.fit.seed), config.listing
     score_key, read_key = jax.random.split(jax.random.fold_in(key, 1))
     note = note_of_batch_size(config, num_groups(config, data))
@@ -338,7 +331,7 @@ def _seen_to_its_end(
         per=listing.per,
         more=team.slowest,
     )
-    arranged = read_by(algorithm.spec.model, listing.arrange(data.train, config.model))
+    arranged = training(config, data, algorithm.spec.model)
     with _terminable(), heard_while_busy(), warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
         if is_at_once(config):
@@ -348,7 +341,7 @@ def _seen_to_its_end(
                 keep_stage(folder, config, result)
         else:
             with printer.announcing():
-                result = _fitted(config, data, algorithm, arranged, found, (recorder, printer), team)
+                result = _fitted(sitting, arranged, (recorder, printer))
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
     shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)

@@ -107,11 +107,6 @@ END: dict[str, Callable[[Any], Any]] = {
 """The reader of each entry of result.json; the file may come from anybody."""
 
 
-def forget_end(folder: Path) -> None:
-    """Removes result.json: the run goes on, and has no end any more."""
-    (folder / "result.json").unlink(missing_ok=True)
-
-
 def what_is_saved(folder: Path) -> str:
     """A sentence on a run that was stopped at once: what is saved, and how to go on."""
     found = checkpoint.checkpoint_files(folder / "checkpoints")
@@ -131,15 +126,12 @@ def posterior_arrays(state: Any) -> dict[str, np.ndarray]:
         f"{name}/{field.name}": getattr(family, field.name)
         for name, family in state.posterior.plain().items()
         for field in dataclasses.fields(family)  # type: ignore[arg-type]
-        if not field.metadata.get("context") and _is_kept(getattr(family, field.name), field)
+        if not field.metadata.get("context")
+        # Parameters, and numbers that go with them; not the places of blocks, which other parts say too.
+        and (isinstance(getattr(family, field.name), int | float) or not field.metadata.get("static"))
     }
     leaves, _ = jax.tree_util.tree_flatten_with_path(parts | {"hyper": dict(state.hyper)})
     return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(value) for path, value in leaves}
-
-
-def _is_kept(value: Any, field: dataclasses.Field) -> bool:
-    """True for parameters and numbers that go with them; not for the places of blocks, which other parts say too."""
-    return isinstance(value, int | float) or not field.metadata.get("static")
 
 
 WELL = (Status.FINISHED, Status.CONVERGED)

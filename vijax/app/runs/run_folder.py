@@ -101,7 +101,7 @@ def write_beginning(folder: Path, config: Config, data: Data) -> None:
     """Writes the files that are known before the first step; config.toml last, with which the run exists."""
     own_folder(folder / "checkpoints")
     config.listing.source.keep(folder, data)
-    write_versions(folder)
+    write_json(folder / "versions.json", _versions_now() | {"began": time.ctime()})
     write_json(folder / "data.json", _data_facts(config, data))
     write_text(folder / "config.toml", write_toml(config))
 
@@ -174,11 +174,6 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
 # --- versions.json ---------------------------------------------------------------------------------------------------
 PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "optax")
 COMPARED = ("vijax", "python", *PACKAGES, "compiled_esteps")
-
-
-def write_versions(folder: Path) -> None:
-    """Writes versions.json: the packages and the machine on which the run begins."""
-    write_json(folder / "versions.json", _versions_now() | {"began": time.ctime()})
 
 
 def note_versions(folder: Path, step: int) -> str:

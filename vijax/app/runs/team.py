@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,12 +22,14 @@ from vijax.app.settings.config import Config
 from vijax.fitting.interrupt import say_at_once
 from vijax.scale import initialize, mesh
 from vijax.scale.arrays import gathered
-from vijax.scale.processes import agreed, is_joined, texts
+from vijax.scale.processes import WAIT_S, agreed, is_joined, texts
 from vijax.scale.watch import LOST, Watch, at_abort
 
 Result = TypeVar("Result")
 SIGNS = "processes"
 """Folder of a run with the signs of life of its processes, while they are at work."""
+FIRST, A_DAY = ".vijax-", 86_400.0
+"""Beginning of the name of the folder of these signs before the run has one; the age at which one is left over."""
 BROKEN = threading.Event()
 """Set where this process is the only one that has a fault, or another is lost."""
 
@@ -80,20 +84,28 @@ class Team(Alone):
       num_processes: the same.
       process_id: the same.
       devices: devices of each process; None takes those of the configuration, on resume all.
+      initialization_timeout: see `vijax.scale.initialize`.
+      near: a folder that all see, for signs of life before the run has one.
     """
 
     def __init__(
-        self, coordinator: str | None, num_processes: int | None, process_id: int | None, devices: int | None = None
+        self,
+        coordinator: str | None,
+        num_processes: int | None,
+        process_id: int | None,
+        devices: int | None = None,
+        initialization_timeout: int = WAIT_S,
+        near: Path | None = None,
     ):
-        initialize(coordinator, num_processes, process_id)
+        initialize(coordinator, num_processes, process_id, initialization_timeout)
         with _nothing_printed():  # the line in which gloo says that it is connected
             self.agreed(False)
         given = [("coordinator", coordinator), ("num-processes", num_processes), ("process-id", process_id)]
         self.options = "".join(f" --{name} {value}" for name, value in given if value is not None)
         self.process, self.total = jax.process_index(), jax.process_count()
         self.is_first, self.devices = self.process == 0, devices
-        self._watch: Watch | None = None
         self._begun = False
+        self._watch = self._at_first(Path() if near is None else near)
 
     def configured(self, load: Callable[[tuple[str, ...]], Config]) -> Config:
         """The configuration of a new run, with the number of devices of each process, so that the run can go on alone
@@ -138,6 +150,7 @@ class Team(Alone):
             raise
         finally:
             undo()
+            self._end_of_first()
 
     @contextlib.contextmanager
     def at_work(self, folder: Path | None, step: int, say: Say) -> Iterator[tuple[Path, int]]:
@@ -146,7 +159,9 @@ class Team(Alone):
             _clear(folder / SIGNS)
         told = self._meet(folder=str(folder), step=step)
         folder, step = Path(told["folder"]), told["step"]
-        self._begun, self._watch = True, self._watching(folder, say)
+        watch = self._watching(folder, say)
+        self._end_of_first()
+        self._begun, self._watch = True, watch
         try:
             yield folder, step
             self._meet()  # all wait until process 0 has written its pages
@@ -171,6 +186,8 @@ class Team(Alone):
             BROKEN.set()
             if self._begun or not is_of_others(error):
                 raise
+            if self._watch is not None:
+                self._watch.wait()
             raise LostError(
                 f"another process was lost while the run began ({error}); start all of them again"
             ) from error
@@ -180,6 +197,27 @@ class Team(Alone):
         if heard[0].get("over") and not said.get("over"):
             raise Over
         return heard[0]
+
+    def _at_first(self, near: Path) -> Watch | None:
+        """The watch before the run has a folder; None where the processes do not share the one that is near."""
+        if not is_joined():
+            return None
+        if self.is_first:
+            _remove_left(near)
+        folder = near / f"{FIRST}{texts(secrets.token_hex(4))[0]}"
+        watch = Watch(folder, self.process, self.total, lambda: "Start all of them again", say_at_once)
+        watch.write()
+        self.agreed(False)
+        if self.agreed(len(watch.signs()) < self.total):
+            _remove(folder)
+            return None
+        watch.begin()
+        return watch
+
+    def _end_of_first(self) -> None:
+        if not self._begun and self._watch is not None:
+            self._watch.end()
+            self._watch = None
 
     def _watching(self, folder: Path, say: Say) -> Watch | None:
         """The watch; None where the processes do not share the run's folder."""
@@ -205,7 +243,8 @@ class Team(Alone):
         """Waits before this process is ended by native code, until it is known who is lost."""
         if self._watch is not None:
             self._watch.wait()
-        remedy = "Start all of them again" if self._watch is None else self._remedy(self._watch.folder.parent)
+        watch = self._watch if self._begun else None
+        remedy = "Start all of them again" if watch is None else self._remedy(watch.folder.parent)
         say_at_once(f"vijax: another process is lost. {remedy}")
         os._exit(LOST)
 
@@ -248,10 +287,22 @@ def _said(error: BaseException) -> str:
 
 def _clear(folder: Path) -> None:
     """Removes the signs of an earlier sitting, or those in a folder that nobody else sees."""
-    signs = folder if folder.name == SIGNS else folder / SIGNS
+    _remove(folder if folder.name == SIGNS else folder / SIGNS)
+    if folder.name != SIGNS:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _remove(signs: Path) -> None:
     with contextlib.suppress(OSError):
         for path in signs.glob("*.json"):
             path.unlink()
         signs.rmdir()
-        if folder is not signs:
-            folder.rmdir()
+
+
+def _remove_left(near: Path) -> None:
+    """Removes signs of life of processes that began a day ago, and were lost."""
+    with contextlib.suppress(OSError):
+        for signs in near.glob(f"{FIRST}*"):
+            if all(time.time() - path.stat().st_mtime > A_DAY for path in signs.glob("*.json")):
+                _remove(signs)

@@ -13,8 +13,8 @@ from vijax.app.runs.team import Team
 from vijax.app.settings.config import load_config
 from vijax.fitting.status import Status
 
-Cluster = tuple[str | None, int | None, int | None, int | None]
-"""Coordinator, number of processes, number of this one, devices of each."""
+Cluster = tuple[str | None, int | None, int | None, int | None, int]
+"""Coordinator, number of processes, number of this one, devices of each, seconds to wait for the others."""
 Ended = tuple[Outcome | Status, bool]
 """What process 0 has found, or in others the end of the fit; and whether this is process 0."""
 
@@ -26,7 +26,7 @@ def fit_together(config: Path, overrides: tuple[str, ...], data: str | None, out
         found = team.configured(lambda more: load_config(config, (*overrides, *more), data))
         return start(found, out, say_to_stderr, team) if team.is_first else follow(named(found), team)
 
-    return _done(Team(*of), work)
+    return _done(Team(*of, near=Path() if out is None else out.parent), work)
 
 
 def resume_together(folder: Path, of: Cluster) -> Ended:
@@ -37,7 +37,7 @@ def resume_together(folder: Path, of: Cluster) -> Ended:
             return resume(folder, say_to_stderr, team=team)
         return follow(read_run_config(folder), team)
 
-    return _done(Team(*of), work)
+    return _done(Team(*of, near=folder.parent), work)
 
 
 def _done(team: Team, work: Callable[[Team], Any]) -> Ended:

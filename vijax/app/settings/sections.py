@@ -52,7 +52,9 @@ def dialect_of(section: Any) -> Dialect:
 class DocumentData:
     """[data]: the documents, and how text becomes words."""
 
-    path: str = setting("docstrings", 'file, folder or URL; "docstrings" is the documentation of installed packages')
+    path: str = setting(
+        "docstrings", 'file, folder, URL or address in a store; "docstrings" is the documentation of installed packages'
+    )
     format: Format = setting("auto", "format of the data; auto goes by the name and the first bytes")
     column: str | None = setting(
         None, "name of the column that holds the text (jsonl, csv, parquet, sheet); a column title names the documents"
@@ -61,6 +63,13 @@ class DocumentData:
     sha256: str | None = setting(None, SHA256)
     held_out: float = setting(0.1, "share of the documents kept out of training, for the score", inside("[0, 1)"))
     split_seed: int = setting(0, "seed of the split into training and held-out documents", whole(0))
+    sample: int = setting(
+        100_000,
+        "shards: documents that are held of more than so many, for the page and for the score; the rest are read by "
+        "parts, without a copy",
+        whole(),
+    )
+    held_mb: int = setting(256, "megabytes of documents that are held while they are read by parts", whole())
     encoding: str = setting("utf-8", ENCODING)
     separator: Separator | None = setting(None, SEPARATOR)
     sheet: str | None = setting(None, SHEET)
@@ -93,6 +102,13 @@ class TableData:
         None, "rows to generate of a synthetic table; of other tables, rows to keep from the start", whole()
     )
     synthetic_seed: int = setting(0, "seed of a synthetic table", whole(0))
+    sample: int = setting(
+        1_000_000,
+        "most rows that are held of a folder of Parquet files, or of an address; more are read by parts, and the page "
+        "and the score are of so many",
+        whole(),
+    )
+    held_mb: int = setting(256, "megabytes of rows that are held while they are read by parts", whole())
     standardise: bool = setting(False, "bring columns (not the target) to mean 0 and deviation 1 in training rows")
     held_out: float = setting(0.1, "share kept out of training, for the score", inside("[0, 1)"))
     hold_out: Literal["rows", "entries"] = setting(
@@ -182,7 +198,7 @@ def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
     ramp = setting(None, "passes over the data until the full data size counts; 0: at once", at_least(0))
     return section_class(
         "[algorithm]: one row of the table of algorithms, by its name in the literature.",
-        name=(Literal["ssvi_a", "ssvi", "svi", "map", "em", "cavi"], setting(default, meaning)),
+        name=(Literal["ssvi_a", "ssvi", "svi", "sgrld", "map", "em", "cavi"], setting(default, meaning)),
         ramp=(float | None, ramp),
         damping=(float | None, setting_of(estimator.ssvi, "damping", None, "ssvi: ")),
         warm_starts=setting(False, "begin the E-step of each document (row, sequence) where its last one ended"),

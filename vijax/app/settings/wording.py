@@ -12,6 +12,7 @@ REMEDY = "To mend it: "
 """The beginning of a remedy (`vijax.data.reading.checks.fail`); the text before it is left as it is."""
 
 PHRASES = {
+    "pass longer documents": "read longer documents, or with vijax fit hold none out: --set data.held_out=0",
     "; to pass the texts themselves, pass a list of them": "",
     "pass the whole vocabulary": "give the whole vocabulary (--set data.vocabulary=FILE)",
     "pass the vocabulary": "give the vocabulary (--set data.vocabulary=FILE)",

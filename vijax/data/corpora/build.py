@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from vijax.data.reading.checks import Notes, check_num_documents, check_vocab_si
 
 
 class CorpusBuilder:
-    """A corpus in the making: documents are added in order, in blocks; `finish` returns the corpus.
+    """A corpus in the making: documents are added in order, in blocks; `finish` returns the corpus. As a context it
+    closes its files where an error ends it.
 
     Args:
       folder: folder in which the corpus grows as files, so that it may exceed memory; None keeps it in memory.
@@ -35,6 +37,15 @@ class CorpusBuilder:
         self._pending: list[np.ndarray] = [np.zeros(0, np.int64)] * 3
         self.notes = Notes()
         self.language = ""
+
+    def __enter__(self) -> CorpusBuilder:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None and self._folder is not None:
+            for file in (self._indices, self._counts, *self._strings.values()):
+                with contextlib.suppress(ValueError):  # it is closed already
+                    file.close()
 
     def add(
         self, lengths: Int[np.ndarray, " docs"], indices: Int[np.ndarray, " pairs"], counts: Int[np.ndarray, " pairs"]

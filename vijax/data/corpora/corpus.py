@@ -206,8 +206,11 @@ class Corpus:
         """The corpus that `save` wrote, memory-mapped.
 
         The first time, and whenever a file has changed, all of it is read once to check its word ids and counts;
-        checked.json, beside the files, then says that they are right. Raises DataError: the folder is no corpus, or a
-        file of it is missing, damaged or does not belong to it."""
+        checked.json, beside the files, then says that they are right.
+
+        Raises:
+          DataError: the folder is no corpus, or a file of it is missing, damaged or does not belong to it.
+        """
         with naming(Path(folder)):
             return cls(**storage.load(folder))
 

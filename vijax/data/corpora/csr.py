@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -10,6 +11,36 @@ from jaxtyping import Int
 from vijax.data.reading.checks import INT32_MAX, fail
 
 BLOCK_ENTRIES = 1 << 18
+
+
+class Bags(NamedTuple):
+    """Some documents as rows of word counts, as those of a `vijax.data.Corpus`."""
+
+    indptr: Int[np.ndarray, " docs_plus_1"]
+    indices: Int[np.ndarray, " pairs"]
+    counts: Int[np.ndarray, " pairs"]
+    covariates: None = None
+
+
+def bags(lengths: Int[np.ndarray, " docs"], indices: np.ndarray, counts: np.ndarray) -> Bags:
+    """Documents of so many pairs each.
+
+    >>> bags(np.array([1, 0]), np.array([3]), np.array([2])).indptr
+    array([0, 1, 1])
+    """
+    return Bags(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), indices, counts)
+
+
+def is_canonical(lengths: Int[np.ndarray, " rows"], columns: np.ndarray, counts: np.ndarray) -> bool:
+    """True where the columns of each row ascend, and no count is 0.
+
+    >>> is_canonical(np.array([2, 1]), np.array([1, 4, 0]), np.ones(3))
+    True
+    """
+    inside = np.ones(max(0, len(columns) - 1), bool)
+    ends = np.cumsum(lengths)
+    inside[ends[(ends > 0) & (ends < len(columns))] - 1] = False
+    return bool((np.diff(columns)[inside] > 0).all() and (counts > 0).all())
 
 
 def row_entries(

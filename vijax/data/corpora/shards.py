@@ -8,12 +8,13 @@ their names:
     title    string: name of the document, for reports (may be missing)
     text     string: its beginning, for reports (may be missing)
 
-Words are in vocabulary.txt, one per line, line i (from 0) being word i. They are read by record batches, so that memory
-holds a few thousand documents at a time.
+Words are in vocabulary.txt, one per line, line i (from 0) being word i. `read_shards` makes a corpus of all of them;
+`vijax.data.shards` reads them by row groups as a fit needs them, and holds a part.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.checks import check_vocab_size, check_word_ids, fail, integer_counts, listed, whole_numbers
 from vijax.data.reading.files import check_regular, parsing, read_vocabulary
+from vijax.data.reading.store import REMEDY, WHOLE, from_parquet, is_address, parquet_files, shard_paths, text_beside
 from vijax.extras import require_extra
 
 ROWS = 8192
@@ -34,13 +36,6 @@ STRINGS = {"title": "titles", "text": "texts"}
 """Columns of strings, and what a corpus calls them."""
 BEGUN, DONE = "preparing.json", "prepared.json"
 """Files of a folder whose shards are in the making, and are all there."""
-WHOLE = "a whole Parquet file"
-REMEDY = "fetch or write the file again"
-
-
-def shard_paths(path: Path) -> list[Path]:
-    """The Parquet files of a folder in the order of their names; a file is its own only shard."""
-    return sorted(found for found in path.glob("*.parquet") if not found.is_dir()) if path.is_dir() else [path]
 
 
 def is_prepared(folder: Path) -> bool:
@@ -57,11 +52,13 @@ def holds_counts(path: Path) -> bool:
         return set(PAIRS) <= set(reader.read_schema(first).names)
 
 
-def read_shards(path: Path, vocabulary: str | Path | Sequence[str] | None, folder: Path | None = None) -> Corpus:
-    """A corpus from shards.
+def read_shards(
+    source: str | Path, vocabulary: str | Path | Sequence[str] | None, folder: Path | None = None
+) -> Corpus:
+    """A corpus from shards, which holds all of them.
 
     Args:
-      path: a Parquet file, or a folder of them.
+      source: a Parquet file, or a folder of them, on this machine or at an address that fsspec knows.
       vocabulary: words, or a file of them; by default vocabulary.txt in the folder, or NAME.vocab.txt beside a file.
       folder: folder to write the corpus to as memory-mapped files; None makes it in memory.
 
@@ -69,54 +66,90 @@ def read_shards(path: Path, vocabulary: str | Path | Sequence[str] | None, folde
       DataError: shards that are not all there; a file is damaged or lacks a column; lists of different lengths, an id
         beyond the vocabulary, a negative count, a missing value, with the file.
     """
-    _check_whole(path)
-    beside = path / "vocabulary.txt" if path.is_dir() else path.with_suffix(".vocab.txt")
-    words = read_vocabulary(vocabulary, beside)
-    builder, first = CorpusBuilder(folder), None
-    for file in shard_paths(path):
-        for row, batch in record_batches(file):
-            names = set(batch.schema.names)
-            first = first or names
-            if lacking := sorted({*PAIRS, *(first & set(STRINGS))} - names):
-                remedy = "write all shards with the same columns"
-                raise fail(file, f"the columns {listed(sorted(first))}", f"no {listed(lacking)}", remedy)
-            lengths, ids, counts = pairs_of(batch, file, row)
-            if len(ids):
-                check_word_ids(ids, len(words) if words is not None else int(ids.max()) + 1, file)
-                check_vocab_size(int(ids.max()) + 1, file)
-            builder.add(lengths, ids, counts)
-            for name in first & set(STRINGS):
-                builder.add_strings(STRINGS[name], (text or "" for text in batch.column(name).to_pylist()))
-    return builder.finish(words)
+    files, words = files_of(source), words_of(source, vocabulary)
+    first: set[str] = set()
+    with CorpusBuilder(folder) as builder:
+        for file in files:
+            for row, batch in record_batches(file):
+                names = set(batch.schema.names)
+                first = first or names
+                if lacking := sorted({*PAIRS, *(first & set(STRINGS))} - names):
+                    of_pairs = set(PAIRS) <= first
+                    wanted, got = f"the columns {listed(sorted(first if of_pairs else PAIRS))}", f"no {listed(lacking)}"
+                    of_texts = "prepare shards of the texts (vijax prepare)"
+                    raise fail(file, wanted, got, "write all shards with the same columns" if of_pairs else of_texts)
+                lengths, ids, counts = pairs_of(batch, file, row)
+                if len(ids):
+                    check_word_ids(ids, len(words) if words is not None else int(ids.max()) + 1, file)
+                    check_vocab_size(int(ids.max()) + 1, file)
+                builder.add(lengths, ids, counts)
+                for name in first & set(STRINGS):
+                    builder.add_strings(STRINGS[name], (text or "" for text in batch.column(name).to_pylist()))
+        return builder.finish(words)
 
 
-def _check_whole(path: Path) -> None:
-    """Raises a DataError at a folder in which `vijax.data.prepare` was stopped, or which has lost shards since."""
-    if (path / DONE).is_file():
-        with parsing(path / DONE, "the JSON that vijax.data.prepare writes", REMEDY):
-            number = json.loads((path / DONE).read_text(encoding="utf-8"))["shards"]
-        if number != len(shard_paths(path)):
-            raise fail(
-                path, f"{number} shards", f"{len(shard_paths(path))}", "prepare the texts again, in a new folder"
-            )
-    elif (path / BEGUN).is_file():
+def words_of(source: str | Path, vocabulary: str | Path | Sequence[str] | None = None) -> tuple[str, ...] | None:
+    """The words of shards: those given, else those beside them; None where there are none."""
+    if vocabulary is not None or not is_address(source):
+        path = Path(source).expanduser()
+        beside = path / "vocabulary.txt" if path.is_dir() else path.with_suffix(".vocab.txt")
+        return read_vocabulary(vocabulary, beside)
+    folder, _, name = str(source).rpartition("/")
+    is_file = name.endswith(".parquet")
+    beside_it = (folder, f"{name.removesuffix('.parquet')}.vocab.txt") if is_file else (source, "vocabulary.txt")
+    said = text_beside(*beside_it)
+    return None if said is None else tuple(line.rstrip("\r") for line in said.removesuffix("\n").split("\n"))
+
+
+def files_of(source: str | Path) -> list[str]:
+    """The Parquet files of a corpus. Raises a DataError where there are none, or where `vijax.data.prepare` was stopped
+    at them, or where some were lost since."""
+    files = parquet_files(source)
+    if files == [str(source)]:
+        return files
+    done = text_beside(source, DONE)
+    if done is not None:
+        with parsing(Path(f"{source}/{DONE}"), "the JSON that vijax.data.prepare writes", REMEDY):
+            number = json.loads(done)["shards"]
+        if number != len(files):
+            raise fail(source, f"{number} shards", f"{len(files)}", "prepare the texts again, in a new folder")
+    elif text_beside(source, BEGUN) is not None:
         remedy = "call vijax prepare (vijax.data.prepare) again, as before: it goes on where it was"
-        raise fail(path, "shards that are all there", "some, whose making was stopped", remedy)
+        raise fail(source, "shards that are all there", "some, whose making was stopped", remedy)
+    if not files:
+        raise fail(source, "a Parquet file, or a folder of them", "none", "check the path")
+    return files
 
 
-def record_batches(file: Path) -> Iterator[tuple[int, Any]]:
+def record_batches(file: str | Path) -> Iterator[tuple[int, Any]]:
     """The Arrow record batches of a shard, with the number of the first row of each, from 1."""
+    row = 1
+    for batch in _in_store(str(file)) if is_address(file) else _on_disk(Path(file)):
+        yield row, batch
+        row += batch.num_rows
+
+
+def _on_disk(file: Path) -> Iterator[Any]:
     check_regular(file)
-    reader = require_extra("pyarrow.parquet")
-    with parsing(file, WHOLE, REMEDY), reader.ParquetFile(file) as opened:
-        kept = [name for name in opened.schema_arrow.names if name in (*PAIRS, *STRINGS)]
-        row = 1
-        for batch in opened.iter_batches(ROWS, columns=kept):
-            yield row, batch
-            row += batch.num_rows
+    with parsing(file, WHOLE, REMEDY), require_extra("pyarrow.parquet").ParquetFile(file) as opened:
+        yield from opened.iter_batches(ROWS, columns=_kept(opened))
 
 
-def pairs_of(batch: Any, file: Path, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _in_store(file: str) -> Iterator[Any]:
+    """A row group at a time, which a store that does not answer is asked for again."""
+    for i in range(from_parquet(file, lambda opened: opened.metadata.num_row_groups)):
+        yield from from_parquet(file, functools.partial(_row_group, i))
+
+
+def _row_group(number: int, opened: Any) -> list[Any]:
+    return list(opened.iter_batches(ROWS, [number], _kept(opened)))
+
+
+def _kept(opened: Any) -> list[str]:
+    return [name for name in opened.schema_arrow.names if name in (*PAIRS, *STRINGS)]
+
+
+def pairs_of(batch: Any, file: str | Path, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs per document, word ids and counts of a record batch, without a copy where Arrow has int64."""
     found, lengths = [], []
     for name in PAIRS:

@@ -211,7 +211,10 @@ def _check_sizes(folder: Path, meta: dict, arrays: dict[str, np.ndarray], lines:
 def check_once(folder: Path, arrays: Mapping[str, np.ndarray], vocab_size: int) -> None:
     """Reads the arrays through, unless checked.json says that these very files were found right. Raises DataError,
     naming the file: offsets that fall, a word id outside the vocabulary, a count below 1."""
-    now = _stamp(folder, arrays, vocab_size)
+    # Sizes, times of data and of status, and inode numbers: one of them changes when a file does.
+    status = {name: (folder / f"{name}.npy").stat() for name in arrays}
+    files = {name: [s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino] for name, s in status.items()}
+    now: dict[str, Any] = {"vocab_size": vocab_size, "files": files}
     if _read_stamp(folder) == now:
         return
     check_offsets(arrays["indptr"], folder / "indptr.npy")
@@ -231,13 +234,6 @@ def _check_range(values: np.ndarray, low: int, high: int, what: str, where: Path
             place = int(np.argmax((block < low) | (block > high)))
             got = f"{block[place]} at place {start + place}"
             raise fail(where, f"{what} from {low} to {high}", got, REMEDY)
-
-
-def _stamp(folder: Path, arrays: Mapping[str, np.ndarray], vocab_size: int) -> dict[str, Any]:
-    """Sizes, times of data and of status, and inode numbers: one of them changes when a file does."""
-    status = {name: (folder / f"{name}.npy").stat() for name in arrays}
-    files = {name: [s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino] for name, s in status.items()}
-    return {"vocab_size": vocab_size, "files": files}
 
 
 def _read_stamp(folder: Path) -> Any:

@@ -87,7 +87,9 @@ MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 """Encodings by the byte order mark with which a file begins; no text in UTF-8 begins with one of these."""
-_OTHER_ENCODINGS = "pass the encoding the file was written in, such as encoding='latin-1', 'cp1252' or 'utf-16'"
+_OTHER_ENCODINGS = "pass the encoding the file was written in, such as encoding='cp1252', 'cp1251' or 'utf-16'"
+_READ_OR_OTHER = "pass encoding='cp1252' if that reads well, else the file's own, such as 'cp1250' or 'cp1251'"
+"""Nothing is guessed: a text in one encoding of a byte a letter is a text in all others too, of wrong letters."""
 
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:
@@ -105,7 +107,13 @@ def _undecodable(error: UnicodeError, path: Path, encoding: str, offset: int, li
     before, bad = error.object[: error.start], error.object[error.start : error.start + 4]
     where = f"{path}:{line + before.decode(encoding, 'ignore').count(chr(10))}" if line else path
     got = f"the bytes {bad!r} at byte offset {offset + error.start}"
-    return fail(where, f"{encoding} text", got, _OTHER_ENCODINGS)
+    around = before[-24:].rpartition(b"\n")[2] + error.object[error.start :][:24].partition(b"\n")[0]
+    if b"\0" in around:
+        return fail(where, f"{encoding} text", got, "pass encoding='utf-16-le' or 'utf-16-be', if it is one")
+    try:
+        return fail(where, f"{encoding} text", f"{got}, in cp1252 {around.decode('cp1252')!r}", _READ_OR_OTHER)
+    except UnicodeDecodeError:  # five bytes are nothing there
+        return fail(where, f"{encoding} text", got, _OTHER_ENCODINGS)
 
 
 def quoted(line: bytes) -> str:

@@ -25,14 +25,10 @@ def part_of_pass(num_groups: int, num_parts: int, i: int) -> tuple[int, int]:
     return first, first + least + (i < more)
 
 
-def padded_part(
-    data: PyTree, here: np.ndarray, rows: np.ndarray, num_groups: int, num_parts: int, batch_size: int
-) -> Minibatch:
-    """A part of a pass as a batch, padded to the size of all parts: the rows `here` of the arrays, which are `rows` of
-    the whole set."""
-    slots = batch_size if num_parts == 1 else -(-num_groups // num_parts)
-    padding = slots - len(rows)
-    data = jax.tree.map(lambda x: np.asarray(x)[np.pad(here, (0, padding), mode="edge")], data)
-    rows = np.pad(rows, (0, padding), constant_values=num_groups).astype(np.int32)
-    weights = (np.arange(slots) < slots - padding).astype(np.float32)
+def padded_part(data: PyTree, here: np.ndarray, rows: np.ndarray, num_groups: int, slots: int) -> Minibatch:
+    """A part of a pass as a batch, padded to so many slots: the rows `here` of the arrays, which are `rows` of the
+    whole set. Where there are no rows, `here` is one to pad with."""
+    data = jax.tree.map(lambda x: np.asarray(x)[np.pad(here, (0, slots - len(here)), mode="edge")], data)
+    weights = (np.arange(slots) < len(rows)).astype(np.float32)
+    rows = np.pad(rows, (0, slots - len(rows)), constant_values=num_groups).astype(np.int32)
     return Minibatch(data, np.float32(num_groups), weights, rows=rows)  # type: ignore[arg-type]

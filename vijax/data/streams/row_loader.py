@@ -15,14 +15,16 @@ from vijax.checks import require
 from vijax.contract import intake
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Model
+from vijax.data.minibatch import Share, Shared
 from vijax.data.reading.checks import DataError
+from vijax.data.reading.store import Block
 from vijax.data.streams.parts import order_of_parts, padded_part, part_of_pass
 from vijax.data.streams.permutation import Permutation
-from vijax.data.streams.rows import Block, Rows
+from vijax.data.streams.rows import Rows
 
 
 @dataclasses.dataclass(frozen=True)
-class RowLoader:
+class RowLoader(Shared):
     """Minibatches of a table in a random order of all its rows.
 
     The rows of as many steps to come as may be held are picked out in one reading of the blocks. Which rows a step has
@@ -35,6 +37,7 @@ class RowLoader:
     read: Callable[[Block], PyTree]
     is_fixed: bool = False  # the same batches in every pass, in another order
     num_words: None = None
+    share: Share | None = None  # what this process reads of each batch; None: all of it
 
     @property
     def num_groups(self) -> int:
@@ -70,47 +73,36 @@ class RowLoader:
         order = Permutation(total, (total, steps) if self.is_fixed else (self.seed, epoch))
         parts = order_of_parts(self.seed, epoch, steps)[places.start : places.stop] if self.is_fixed else places
         ranges = [part_of_pass(total, steps, int(part)) for part in parts]
-        chosen = [order(np.arange(first, stop)) for first, stop in ranges]
-        held = self._gathered(np.concatenate(chosen)) if whole is None else whole
+        chosen = [self._own(order(np.arange(first, stop))) for first, stop in ranges]
+        held = self.table.take(np.concatenate([found for found, _, _ in chosen]), self.read) if whole is None else whole
         first = 0
-        for part, rows in zip(parts, chosen, strict=True):
-            here = rows if whole is not None else np.arange(first, first + len(rows))
-            batch = padded_part(held, here, rows, total, steps, self.batch_size)
+        for part, (found, count, slots) in zip(parts, chosen, strict=True):
+            here = found if whole is not None else np.arange(first, first + len(found))
+            batch = padded_part(held, here, found[:count], total, slots)
             yield batch._replace(part=part) if self.is_fixed else batch
-            first += len(rows)
+            first += len(found)
 
-    def _gathered(self, rows: np.ndarray) -> PyTree:
-        """The arrays of some rows, in this order: one reading of the blocks that have them."""
-        by_row = np.argsort(rows)
-        ends = np.searchsorted(rows, [block.first + block.count for block in self.table.blocks], sorter=by_row)
-        held, begin = None, 0
-        for block, end in zip(self.table.blocks, ends, strict=True):
-            if end > begin:
-                places, arrays = by_row[begin:end], self.read(block)
-                held = (
-                    jax.tree.map(lambda x: np.empty((len(rows), *x.shape[1:]), x.dtype), arrays) if begin == 0 else held
-                )
-                jax.tree.map(_put(places, rows[places] - block.first), held, arrays)
-            begin = int(end)
-        return held
+    def _own(self, rows: np.ndarray) -> tuple[np.ndarray, int, int]:
+        """The rows of a batch that this process reads, how many of them count (one is read to pad with where none
+        does), and the slots that they fill."""
+        total = self.num_groups
+        slots = self.batch_size if self.steps_per_epoch == 1 else -(-total // self.steps_per_epoch)
+        if self.share is None:
+            return rows, len(rows), slots
+        slotted = self.share.of(np.pad(rows, (0, slots - len(rows)), constant_values=total), total)
+        own = slotted[slotted < total]
+        return own if len(own) else rows[:1], len(own), len(slotted)
 
     @functools.cached_property
     def _whole(self) -> PyTree:
         """All rows, read once; None where they may not be held."""
         fits = self._row_bytes * self.num_groups <= self.table.held_bytes
-        return self._gathered(np.arange(self.num_groups)) if fits else None
+        return self.table.take(np.arange(self.num_groups), self.read) if fits else None
 
     @functools.cached_property
     def _row_bytes(self) -> int:
         block = self.table.blocks[0]
         return sum(np.asarray(x).nbytes for x in jax.tree.leaves(self.read(block))) // block.count
-
-
-def _put(places: np.ndarray, rows: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
-    def put(held: np.ndarray, arrays: np.ndarray) -> None:
-        held[places] = arrays[rows]
-
-    return put
 
 
 def row_loader(table: Rows, model: Model, size: int, seed: int, is_fixed: bool) -> RowLoader:

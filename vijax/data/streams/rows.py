@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Int, PyTree
 
 from vijax.data.reading.checks import fail, listed, nearest
-from vijax.data.streams.store import from_parquet, parquet_files
+from vijax.data.reading.store import Block, blocks_of, from_parquet, parquet_files, said_of
+from vijax.data.streams.permutation import Permutation
 from vijax.extras import require_extra
 
 HELD = 1 << 28
 """Bytes of rows that a fit holds at once, where nothing is said."""
+SPLIT = 1 << 20
+"""Stands where orders of passes have the number of the pass."""
+
+
+class Chosen(NamedTuple):
+    """Rows at the places first, ..., stop - 1 of a random order of all."""
+
+    seed: int
+    first: int
+    stop: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,16 +39,53 @@ class Rows:
         column for each.
       blocks: the row groups of the files: file, number in it, first row of all, number of rows.
       held_bytes: bytes of rows that a fit holds at once.
+      chosen: the rows of the files that the table has; None: all.
     """
 
     columns: PyTree
     blocks: tuple[Block, ...]
     held_bytes: int
+    chosen: Chosen | None = None
 
     @property
     def num_groups(self) -> int:
         """N, the number of rows."""
+        return self._in_files if self.chosen is None else self.chosen.stop - self.chosen.first
+
+    @property
+    def _in_files(self) -> int:
         return sum(block.count for block in self.blocks)
+
+    def split(self, held_out: float | int = 0.1, seed: int = 0) -> tuple[Rows, Rows]:
+        """Two tables of the same files: a random part for training, and the `held_out` rest, a share of the rows or a
+        number of them. Neither is read; `take` reads some. Raises DataError where a part would be empty."""
+        total, (first, _) = self.num_groups, self.chosen[1:] if self.chosen else (0, 0)
+        number = held_out if isinstance(held_out, int) else round(held_out * total)
+        if self.chosen is not None and seed != self.chosen.seed:
+            raise fail("seed", f"{self.chosen.seed}, as of the first split", str(seed), "split with one seed")
+        if not 0 < number < total:
+            expected = f"a part of {total:,} rows that leaves some on both sides"
+            raise fail("held_out", expected, f"{held_out} ({number} rows)", "pass a share such as 0.1")
+        part = lambda start, stop: dataclasses.replace(self, chosen=Chosen(seed, first + start, first + stop))
+        return part(number, total), part(0, number)
+
+    def take(self, numbers: Int[np.ndarray, " n"], read: Callable[[Block], PyTree] | None = None) -> PyTree:
+        """The arrays of some rows, numbered from 0 to N - 1, in this order: one reading of the row groups that have
+        them, each by `read`."""
+        read, numbers = read or self.read, np.asarray(numbers)
+        if self.chosen is not None:
+            numbers = Permutation(self._in_files, (self.chosen.seed, SPLIT))(self.chosen.first + numbers)
+        by_row = np.argsort(numbers)
+        ends = np.searchsorted(numbers, [block.first + block.count for block in self.blocks], sorter=by_row)
+        held, begin = None, 0
+        for block, end in zip(self.blocks, ends, strict=True):
+            if end > begin:
+                places, arrays = by_row[begin:end], read(block)
+                empty = lambda x: np.empty((len(numbers), *x.shape[1:]), x.dtype)
+                held = jax.tree.map(empty, arrays) if begin == 0 else held
+                jax.tree.map(_put(places, numbers[places] - block.first), held, arrays)
+            begin = int(end)
+        return held
 
     def read(self, block: Block) -> PyTree:
         """The arrays of a block."""
@@ -49,24 +97,12 @@ class Rows:
 
     def contents(self) -> Iterator[np.ndarray]:
         """Arrays that identify the table: what the files say of their row groups."""
-        said = [repr(self.columns)]
-        of_file = lambda file: [file.metadata.row_group(i).to_dict() for i in range(file.metadata.num_row_groups)]
-        for name in dict.fromkeys(block.file for block in self.blocks):
-            said.append(repr(from_parquet(name, of_file)))
+        said = [
+            repr(self.columns),
+            *([] if self.chosen is None else [repr(self.chosen)]),
+            *said_of(list(dict.fromkeys(block.file for block in self.blocks))),
+        ]
         yield np.frombuffer("\n".join(said).encode(), np.uint8)
-
-
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """A row group of a Parquet file: its rows are first, ..., first + count - 1 of the table."""
-
-    file: str
-    number: int
-    first: int
-    count: int
-
-    def __str__(self) -> str:
-        return f"{self.file}, rows {self.first:,} to {self.first + self.count - 1:,} of the table"
 
 
 def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) -> Rows:
@@ -104,10 +140,7 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
         columns = known if columns is None else columns
         if missing := sorted(set(jax.tree.leaves(columns)) - set(known)):
             raise fail(file, f"the columns {listed(missing)}", "none", nearest(missing[0], known))
-        for number, count in enumerate(counts):
-            first = blocks[-1].first + blocks[-1].count if blocks else 0
-            if count:
-                blocks.append(Block(file, number, first, count))
+        blocks.extend(blocks_of(file, counts, blocks[-1].first + blocks[-1].count if blocks else 0))
     if not blocks:
         raise fail(source, "one row or more", "none", "check where the rows come from")
     return Rows(columns, tuple(blocks), held_bytes)
@@ -116,6 +149,13 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
 def _head(file: Any) -> tuple[list[str], list[int]]:
     """The columns of a file, and the rows of each row group."""
     return file.schema_arrow.names, [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+
+
+def _put(places: np.ndarray, rows: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
+    def put(held: np.ndarray, arrays: np.ndarray) -> None:
+        held[places] = arrays[rows]
+
+    return put
 
 
 def _is_list(x: Any) -> bool:

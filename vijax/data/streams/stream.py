@@ -224,9 +224,6 @@ def _documents(item: Any, vocab_size: int, step: int) -> PyTree:
     if corpus.vocab_size > vocab_size:
         remedy = "vijax.data.with_vocabulary(corpus, words) leaves other words out"
         raise fail(f"batch of step {step}", f"{vocab_size} words, as the model has", str(corpus.vocab_size), remedy)
-    slots, tokens = (_power(max(1, int(np.max(x)))) for x in (corpus.lengths, corpus.tokens))
+    most = (max(1, int(np.max(x))) for x in (corpus.lengths, corpus.tokens))
+    slots, tokens = (1 << max(3, (x - 1).bit_length()) for x in most)
     return (padded_documents(corpus, np.arange(corpus.num_documents), slots, tokens),)
-
-
-def _power(number: int) -> int:
-    return 1 << max(3, (number - 1).bit_length())

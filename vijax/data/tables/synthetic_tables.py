@@ -104,6 +104,31 @@ def switches(rng: np.random.Generator, num_rows: int) -> Columns:
     return _columns(first[a] + second[b] + 0.4 * rng.normal(size=(num_rows, 3)), "y") | {"sequence": number}
 
 
+def laps(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Sequences of 100 to 200 positions on a track of two straights and two bends, run at four speeds; and the part of
+    the track that each position is on (Linderman et al. 2017, section 5.1, after their code)."""
+    starts = np.cumsum(rng.integers(100, 201, num_rows))
+    number = np.searchsorted(starts, np.arange(num_rows), side="right")
+    right, left = (np.array([[np.cos(a), np.sin(a)], [-np.sin(a), np.cos(a)]]) for a in (np.pi / 24, np.pi / 48))
+    centre, along, state = np.array([2.0, 0.0]), np.array([0.1, 0.0]), np.zeros(2)
+    rows, parts = np.zeros((num_rows, 2)), np.zeros(num_rows)
+    for t in range(num_rows):
+        if t == 0 or number[t] != number[t - 1]:
+            state = rng.uniform([-1.5, 0.8], [1.5, 1.2]) * rng.choice([1, -1], 2)
+        elif state[0] > 2:
+            parts[t], state = 0, centre + right @ (state - centre)
+        elif state[0] < -2:
+            parts[t], state = 1, -centre + left @ (state + centre)
+        else:
+            parts[t], state = (2, state + along) if state[1] > 0 else (3, state - 2 * along)
+        state = state + 0.01 * rng.normal(size=2)
+        rows[t] = state
+        if t and number[t] == number[t - 1]:
+            continue
+        parts[t] = 0 if state[0] > 2 else 1 if state[0] < -2 else 2 if state[1] > 0 else 3
+    return _columns(rows) | {"part": parts, "sequence": number.astype(float)}
+
+
 def _lengths(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """The sequence of each row, and the lengths of sequences, 50 to 100 steps but for the last."""
     lengths = rng.integers(50, 101, num_rows)
@@ -214,6 +239,7 @@ GENERATORS: dict[str, Generator] = {
         sequences: 3000,
         oscillations: 1500,
         switches: 1500,
+        laps: 3000,
         schools: 1200,
         clinics: 2000,
         speech: 600,

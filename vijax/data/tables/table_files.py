@@ -11,7 +11,8 @@ import numpy as np
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.reading.files import SHEETS, kind_of, naming, parsing
+from vijax.data.reading.files import SHEETS, kind_of, naming
+from vijax.data.reading.store import from_parquet, is_address, parquet_files
 from vijax.data.tables.columns import MISSING, FileColumns, column_of, name_of, not_numbers
 from vijax.data.tables.formats import USUAL, Dialect, load_arrays, read_delimited, read_sheet, with_points
 from vijax.data.tables.synthetic_tables import GENERATORS
@@ -22,6 +23,7 @@ BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 """Data sets that come with scikit-learn."""
 KNOWN = (
     ".csv, .tsv, .txt, .xlsx, .xls, .ods, .parquet, .npy, .npz (the text ones also as .gz), an http(s) address of one, "
+    "a folder of .parquet files, such a folder or file in a store that fsspec knows (s3://bucket/folder), "
     f"sklearn:NAME ({', '.join(BUNDLED)}) or synthetic:NAME ({', '.join(GENERATORS)})"
 )
 
@@ -80,12 +82,19 @@ def read_columns(
         return FileColumns(generator.draw(np.random.default_rng(seed), num_rows or generator.num_rows))
     if kind == "sklearn":
         found = _bundled(source, name)
+    elif is_parquet(source):
+        found = _parquet(source, dialect, exact, notes or Notes())
     else:
         path = fetch(source, sha256) if is_url(source) else Path(source).expanduser()
         with naming(path):
             found = _reader(path)(path, dialect, exact, notes or Notes())
     found = found if isinstance(found, FileColumns) else FileColumns(found)
     return found.first(num_rows)
+
+
+def is_parquet(source: str) -> bool:
+    """Tells whether a source is a folder of Parquet files, or an address in a store."""
+    return is_address(source) or (Path(source).expanduser().is_dir() and bool(parquet_files(source)))
 
 
 def _reader(path: Path) -> Callable[[Path, Dialect, Container[str], Notes], Columns]:
@@ -162,13 +171,18 @@ def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) ->
     return {name: _from_arrow([empty(cell) for cell in cells], name in exact) for name, cells in columns.items()}
 
 
-def _parquet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
-    reader = require_extra("pyarrow.parquet")
-    with parsing(path, "a whole Parquet file", "fetch or write the file again"):
-        table = reader.ParquetFile(path).read()
-        values = {name: table.column(place).to_pylist() for place, name in enumerate(table.column_names)}
-    if len(values) < len(table.column_names):
-        raise fail(path, "columns of distinct names", listed(table.column_names), "rename them")
+def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
+    parts = [from_parquet(file, lambda opened: opened.read()) for file in parquet_files(path)]
+    if not parts:
+        raise fail(path, "a Parquet file, or a folder of them", "none", "check the address")
+    names = parts[0].column_names
+    if len(set(names)) < len(names):
+        raise fail(path, "columns of distinct names", listed(names), "rename them")
+    if other := next((part.column_names for part in parts if part.column_names != names), None):
+        raise fail(path, f"the columns {listed(names)} in each file", listed(other), "write all files alike")
+    values = {
+        name: [value for part in parts for value in part.column(place).to_pylist()] for place, name in enumerate(names)
+    }
     return {name: _from_arrow(column, name in exact) for name, column in values.items()}
 
 

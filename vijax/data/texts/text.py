@@ -38,17 +38,12 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, int) and x >= 1
 
 
-def _is_phrase(x: Any) -> bool:
-    return _is_number(x) and x <= MOST_WORDS
-
-
-def _is_number_or_share(x: Any) -> bool:
-    return _is_number(x) or (isinstance(x, float) and 0 <= x <= 1)
-
-
-NumberOrShare = Annotated[
-    int | float, Limit(_is_number_or_share, "a whole number of 1 or more, or a fraction such as 0.5")
-]
+PHRASE = Limit(lambda x: _is_number(x) and x <= MOST_WORDS, f"a whole number from 1 to {MOST_WORDS}")
+SHARE = Limit(
+    lambda x: _is_number(x) or (isinstance(x, float) and 0 <= x <= 1),
+    "a whole number of 1 or more, or a fraction such as 0.5",
+)
+NumberOrShare = Annotated[int | float, SHARE]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +69,7 @@ class TextSettings:
     token_pattern: str = r"(?u)[^\W\d_]{3,}"
     language: str | None = None
     stop_words: str | Path | Sequence[str] | None = "auto"
-    ngrams: Annotated[int, Limit(_is_phrase, f"a whole number from 1 to {MOST_WORDS}")] = 1
+    ngrams: Annotated[int, PHRASE] = 1
     min_df: NumberOrShare | None = None
     max_df: NumberOrShare = 0.5
     max_vocabulary: Annotated[int, Limit(_is_number, "a whole number of 1 or more")] | None = 10_000

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vijax.data.corpora.shards import shard_paths
 from vijax.data.reading.checks import Notes, fail, listed, nearest, whole_letters
 from vijax.data.reading.files import check_regular, parsing, read_lines, read_text
+from vijax.data.reading.store import shard_paths
 from vijax.data.tables.formats import USUAL, Dialect, read_delimited, read_sheet
 from vijax.extras import require_extra
 

@@ -30,7 +30,6 @@ Initial = Float[Array, " K"]
 Transition = Float[Array, "*steps K K"]
 Unary = Float[Array, "T K"]
 Mask = Bool[Array, " T"] | None
-_LOG_ZERO = -1e30  # finite, so that no gradient of a sum of such terms is 0 / 0
 
 
 def chain_log_normalizer(initial: Initial, transition: Transition, unary: Unary, mask: Mask = None) -> Float[Array, ""]:
@@ -60,18 +59,6 @@ def chain_marginals(
     [0.55 0.45]
     """
     return _smoothed(*_checked(initial, transition, unary, mask))[1:]
-
-
-def chain_log_normalizer_parallel(
-    initial: Initial, transition: Transition, unary: Unary, mask: Mask = None
-) -> Float[Array, ""]:
-    """A by products of K x K matrices in a tree: O(log T) deep but O(T K^3) work, for accelerators."""
-    initial, transition, unary, mask = _checked(initial, transition, unary, mask)
-    start = initial + unary[0]
-    eye = jnp.where(jnp.eye(len(initial), dtype=bool), 0.0, _LOG_ZERO).astype(unary.dtype)
-    steps = jnp.where(mask[1:, None, None], transition + unary[1:, None, :], eye)
-    product, level = lax.associative_scan(_log_matmul, _settled(steps)) if len(steps) else _settled(eye[None])
-    return jnp.where(mask[0], logsumexp(start[:, None] + product[-1]) + level[-1], 0.0)
 
 
 def chain_entropy(initial: Initial, transition: Transition, unary: Unary, mask: Mask = None) -> Float[Array, ""]:
@@ -192,17 +179,6 @@ def _in_log_space(initial: Array, transition: Array, unary: Array, mask: Array) 
 
 def _per_step(transition: Array, num_steps: int) -> Array:
     return jnp.broadcast_to(transition, (num_steps - 1, *transition.shape[-2:]))
-
-
-def _log_matmul(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    """log(exp(a) exp(b)) for matrices of logarithms, each shifted by its largest entry."""
-    product, level = _settled(logsumexp(a[0][..., :, :, None] + b[0][..., None, :, :], axis=-2))
-    return product, level + a[1] + b[1]
-
-
-def _settled(matrix: Array) -> tuple[Array, Array]:
-    level = lax.stop_gradient(jnp.max(matrix, axis=(-2, -1)))
-    return matrix - level[..., None, None], level
 
 
 def _checked(initial: Array, transition: Array, unary: Array, mask: Mask) -> tuple[Array, Array, Array, Array]:

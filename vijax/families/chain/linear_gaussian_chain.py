@@ -56,8 +56,11 @@ class LinearGaussianChain(Family):
     @classmethod
     def from_potentials(cls, linear: Any, negative_half_precision: Any, coupling: Any) -> Self:
         """Chains from the information form: (*batch, T, D), (*batch, T, D, D) and (*batch, T-1, D, D), the last with
-        the coefficients of x_t x_{t+1}'. Raises ValueError on shapes that do not fit, or a joint precision that is not
-        positive definite."""
+        the coefficients of x_t x_{t+1}'.
+
+        Raises:
+          ValueError: shapes that do not fit, or a joint precision that is not positive definite.
+        """
         h, square, cross = as_floats(linear, negative_half_precision, coupling)
         require(h.ndim >= 2 and h.size, "linear", "shape (*batch, T, D)", f"shape {h.shape}")
         (*batch, t, d), got = h.shape, (square.shape, cross.shape)
@@ -75,8 +78,11 @@ class LinearGaussianChain(Family):
         cls, initial_mean: Any, initial_cov: Any, transition: Any, noise_cov: Any, num_steps: int
     ) -> Self:
         """Chains with x_1 ~ N(initial_mean, initial_cov), x_{t+1} ~ N(transition x_t, noise_cov), for vectors in R^D.
-        Raises ValueError on shapes that do not fit, covariances that are not symmetric positive definite, or
-        `num_steps` < 1."""
+
+        Raises:
+          ValueError: shapes that do not fit, covariances that are not symmetric positive definite, or `num_steps`
+            below 1.
+        """
         m, v, a, noise = as_floats(initial_mean, initial_cov, transition, noise_cov)
         require(num_steps >= 1, "num_steps", "a positive integer", num_steps)
         require(m.ndim == 1, "initial_mean", "shape (D,)", m.shape)

@@ -60,7 +60,10 @@ class MarkovChain(Family):
     @classmethod
     def from_potentials(cls, initial: Any, transition: Any, unary: Any) -> Self:
         """Chains from log potentials of shapes (*batch, K), (*batch, K, K) or (*batch, T-1, K, K), and (*batch, T, K).
-        Raises ValueError on shapes that do not fit, or entries that are not finite."""
+
+        Raises:
+          ValueError: shapes that do not fit, or entries that are not finite.
+        """
         initial, transition, unary = as_floats(initial, transition, unary)
         require(initial.ndim >= 1, "initial", "shape (*batch, K)", f"shape {initial.shape}")
         batch, k = initial.shape[:-1], initial.shape[-1]
@@ -76,7 +79,11 @@ class MarkovChain(Family):
     @classmethod
     def from_probs(cls, initial: Any, transition: Any, num_steps: int) -> Self:
         """Chains from probabilities of the first state (*batch, K) and of the next one given each (*batch, K, K), the
-        same at every step, without further potentials. Raises ValueError where they do not sum to one."""
+        same at every step, without further potentials.
+
+        Raises:
+          ValueError: they do not sum to one.
+        """
         require(num_steps >= 1, "num_steps", "a positive integer", num_steps)
         first, step = Categorical.from_probs(initial).logits, Categorical.from_probs(transition).logits
         return cls.from_potentials(first, step, jnp.zeros((*first.shape[:-1], num_steps, first.shape[-1]), first.dtype))

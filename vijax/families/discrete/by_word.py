@@ -13,7 +13,6 @@ the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is Dirichlet(lambda_W, Lamb
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -21,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.families.base import Family, family, positive_and_finite
+from vijax.families.by_row import StoredByRow
 from vijax.families.construction import through
 from vijax.families.discrete.by_pair import DirichletOfPairs
 from vijax.families.discrete.dirichlet import (
@@ -34,11 +34,8 @@ from vijax.families.discrete.dirichlet import (
 from vijax.families.numeric import special
 from vijax.families.numeric.excess import without_rounding_below_zero
 from vijax.families.numeric.pathwise import sample_offset
-from vijax.families.product import Product
 from vijax.tree import register
 
-FOLD_BELOW = 1e-12
-"""The least S: entries of a stay below 1e12 times those of lambda."""
 BLOCK = 2**18
 """Numbers that are read at once where all are: they stay in a core's cache."""
 PROMISED: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
@@ -103,7 +100,7 @@ class TransposedDirichlet(Family):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class DirichletByWord(Family):
+class DirichletByWord(StoredByRow):
     """K Dirichlets over V words, as `vijax.topics.by_words` keeps them. A step takes `columns`; the methods of the law
     are those of `dense()`, which computes all K x V concentrations.
 
@@ -121,6 +118,8 @@ class DirichletByWord(Family):
 
     Stats: ClassVar[type[tuple]] = DirichletStats
     event_ndims: ClassVar[tuple[int, ...]] = (1,)
+    running: ClassVar[tuple[str, ...]] = ("totals",)
+    drawn: ClassVar[bool] = True
 
     @classmethod
     def of(cls, q: Dirichlet, base: Float[Array, ...]) -> Self:
@@ -143,6 +142,9 @@ class DirichletByWord(Family):
         rest = jnp.maximum(self.totals - jnp.sum(lam, axis=0), _rest_of(self.base, words, len(self.entries)))
         return TransposedDirichlet(_with_rest(lam, known, rest))
 
+    def prior_columns(self, words: Int[Array, " w"]) -> TransposedDirichlet:
+        return prior_columns(self.base, words, *self.entries.shape)
+
     def of_words(self, words: Int[Array, " w"]) -> Float[Array, "w k"]:
         """Concentrations of these words; 0 for padding."""
         entries = self.entries.at[words].get(mode="clip", indices_are_sorted=True)
@@ -150,15 +152,7 @@ class DirichletByWord(Family):
         return jnp.where((words < len(self.entries))[:, None], lam, 0.0)
 
     def moved(self, words: Array, to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]) -> Self:
-        """The law after a step.
-
-        Args:
-          words: as in `columns`.
-          to: the columns after the step.
-          kept: 1 - rho, the factor by which the step shrank lambda - eta of the other words; 1 where it was not taken.
-          ok: True where the step was taken.
-        """
-        entries, scale = self._shrunk(kept)
+        entries, scale = self._shrunk(kept, self.entries)
         lam = to.concentration[: words.size]
         new = (lam - _at(self.base, words)) / scale
         at = jnp.where(ok, words, words + len(self.entries))
@@ -189,7 +183,7 @@ class DirichletByWord(Family):
 
     def moved_pairs(self, words: Array, ids: Array, to: DirichletOfPairs, kept: Array, ok: Array) -> Self:
         """The law after a step of `pairs`; see `moved`."""
-        entries, scale = self._shrunk(kept)
+        entries, scale = self._shrunk(kept, self.entries)
         word, topic, base = self._of_pairs(words, ids)
         at = jnp.where(ok, word, len(entries))
         entries = entries.at[at, topic].set((to.pairs - base) / scale, mode="drop")
@@ -204,11 +198,6 @@ class DirichletByWord(Family):
         place = (word, topic)[: self.base.ndim]
         base = self.base.at[place].get(mode="clip") if place else self.base
         return word, topic, jnp.where(known, base, 1.0)
-
-    def _shrunk(self, kept: Float[Array, ""]) -> tuple[Array, Array]:
-        """a and S after a step; S is folded into a, at most once, by a loop, because that keeps its arrays in place."""
-        fold = lambda x: (x[0] * x[1], jnp.ones_like(x[1]))
-        return jax.lax.while_loop(lambda x: x[1] < FOLD_BELOW, fold, (self.entries, self.scale * kept))
 
     def summed(self) -> Self:
         """This law with its totals summed anew over all words."""
@@ -259,21 +248,6 @@ class DirichletByWord(Family):
     def batch_shape(self) -> tuple[int, ...]:
         return self.totals.shape
 
-    plain = dense
-    log_normalizer = through("log_normalizer", dense)
-    stats = through("stats", dense)
-    expected_stats = through("expected_stats", dense)
-    sample = through("sample", dense)
-    sample_stats = through("sample_stats", dense)
-    mean = through("mean", dense)
-    marginal_laws = through("marginal_laws", dense)
-    mode = through("mode", dense)
-    entropy = through("entropy", dense)
-    kl = through("kl", dense)
-    log_prob = through("log_prob", dense)
-    in_domain = through("in_domain", dense)
-    flat = through("flat", dense)
-
 
 def prior_columns(
     base: Float[Array, ...], words: Int[Array, " w"], num_words: int, num_topics: int
@@ -288,11 +262,6 @@ def prior_columns(
     here = jnp.where(known[:, None], _at(base, words), 0.0)
     columns = _with_rest(here, known, _rest_of(base, words, num_words))
     return TransposedDirichlet(jnp.broadcast_to(columns, (len(columns), num_topics)))
-
-
-def by_word(posterior: Product, bases: Mapping[str, Float[Array, ...]]) -> Product:
-    """The posterior with Dirichlets of these names stored by word; `bases` has the eta of each."""
-    return posterior.replace({name: DirichletByWord.of(posterior[name], base) for name, base in bases.items()})  # type: ignore[arg-type]
 
 
 def _and_one_more(words: Array, num_words: int) -> Array:

@@ -19,6 +19,8 @@ from vijax.families.laws import BinomialLaw
 from vijax.families.numeric.log_factorial import binomial_gap, deviance, is_count, log_factorial_gap
 from vijax.families.numeric.special import expm1_minus_identity, log_gamma
 
+_softmax = jax.jit(jax.nn.softmax)  # outside of other programs, one for its five operations
+
 
 class Discrete(Family):
     """A law of classes or counts: any finite natural parameters, and a statistic whose mean is `mean()`."""
@@ -87,7 +89,7 @@ class Categorical(Discrete):
     @property
     def probs(self) -> Float[Array, "*batch K"]:
         """P(x = k)."""
-        return jax.nn.softmax(self.logits)
+        return _softmax(self.logits)
 
     @property
     def log_probs(self) -> Float[Array, "*batch K"]:

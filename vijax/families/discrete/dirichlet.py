@@ -176,6 +176,20 @@ class Dirichlet(Family):
         return DirichletStats(log_x), v
 
 
+@family
+class ExpandedMean(Dirichlet):
+    """A point of the simplex, theta / sum(theta), in the expanded-mean parametrisation (Patterson and Teh 2013, section
+    4): `concentration` is theta. It has the coordinates of a Dirichlet and is not its law, so that what reads a mode
+    or a mean reads the point.
+
+    >>> print(ExpandedMean(jnp.array([0.5, 1.5])).mode())
+    [0.25 0.75]
+    """
+
+    def mode(self) -> Float[Array, "*batch v"]:
+        return self.mean()
+
+
 @jax.custom_jvp
 def log_multivariate_beta(concentration: Float[Array, "*batch v"]) -> Float[Array, "*batch"]:
     """sum_v log Gamma(c_v) - log Gamma(C), as sum_v [g(c_v) + c_v mu_v] - g(C)."""

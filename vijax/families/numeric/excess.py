@@ -54,6 +54,7 @@ def _log_excess_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 @jax.custom_jvp
+@jax.jit
 def product_difference(a: Array, b: Array, c: Array, d: Array) -> Array:
     """a b - c d, right to the last bits: in float32 every factor is cut into two halves, whose products are exact. In
     float64 it is the plain difference."""
@@ -70,6 +71,11 @@ def less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array:
         wide = np.longdouble if raw.dtype == np.float64 else np.float64
         x, y, strength = (np.asarray(z, wide) for z in (x, y, strength))
         return (raw - x * y / (2.0 * strength)).astype(raw.dtype)
+    return _less_half_product(raw, x, y, strength)
+
+
+@jax.jit
+def _less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array:
     half = y / (2.0 * strength)
     one = jnp.ones_like(half)
     rest = product_difference(y, one, half, 2.0 * strength) / (2.0 * strength)

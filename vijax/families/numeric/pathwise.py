@@ -44,20 +44,6 @@ _WEIGHTS = _NODES * (1.0 + np.exp(-_TAU)) * _STEP
 _FARTHEST = 30.0  # exp(-x expm1(30)) is zero for any x that meets it; keeps the derivatives finite
 
 
-def sample_log_gamma(key: PRNGKeyArray, concentration: Float[Array, "*shape"], shape: tuple[int, ...] = ()) -> Array:
-    """log x of draws x ~ Gamma(concentration, 1), of shape `shape + concentration.shape`.
-
-    Differentiable in `concentration` at a fixed quantile, to any order. The key should be used for nothing else.
-    Elements whose concentration is not positive and finite are NaN.
-
-    >>> draws = sample_log_gamma(jax.random.key(0), jnp.array([1e-3, 1.0, 1e6]), (1000,))
-    >>> draws.shape, bool(jnp.isfinite(draws).all())
-    ((1000, 3), True)
-    """
-    a = as_float(concentration)
-    return log_gamma_from_offset(a, sample_offset(key, a, shape))
-
-
 def sample_offset(key: PRNGKeyArray, concentration: Float[Array, "*shape"], shape: tuple[int, ...] = ()) -> Array:
     """L = log x - log(concentration + 2/3) of draws x ~ Gamma(concentration, 1), differentiable."""
     a = as_float(concentration)

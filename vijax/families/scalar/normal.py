@@ -44,7 +44,11 @@ class Normal(Family):
     @classmethod
     @constructor
     def from_mean_variance(cls, mean: Any, variance: Any) -> Self:
-        """Normals of this mean and variance, broadcast. Raises ValueError unless finite, and the variance positive."""
+        """Normals of this mean and variance, broadcast.
+
+        Raises:
+          ValueError: a mean that is not finite, or a variance that is not positive and finite.
+        """
         xp, *values = on_host(*as_floats(mean, variance))
         mean, variance = xp.broadcast_arrays(*values)
         require(finite(mean), "mean", "finite numbers", mean)

@@ -70,8 +70,12 @@ class NormalGamma(Family):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, shape: Any, rate: Any) -> Self:
-        """Normal-gammas of m, kappa, a and b, broadcast together. Raises ValueError on a location that is not finite,
-        another parameter that is not positive and finite, or a rate that is lost beside strength * location^2 / 2."""
+        """Normal-gammas of m, kappa, a and b, broadcast together.
+
+        Raises:
+          ValueError: a location that is not finite, another parameter that is not positive and finite, or a rate that
+            is lost beside strength * location^2 / 2.
+        """
         xp, *values = on_host(*as_floats(location, strength, shape, rate))
         m, kappa, a, b = xp.broadcast_arrays(*values)
         require(finite(m), "location", "finite numbers", m)

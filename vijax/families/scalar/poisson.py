@@ -87,8 +87,11 @@ class Poisson(Discrete):
         return -poisson_gap(self.rate) - self.rate * (self.log_rate - 1.0)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
-        """Counts, int32. Raises ValueError on a rate above 2.146e9, whose counts int32 does not hold; draws at such a
-        traced rate are -1."""
+        """Counts, int32.
+
+        Raises:
+          ValueError: a rate above 2.146e9, whose counts int32 does not hold; draws at such a traced rate are -1.
+        """
         return poisson_counts(key, self.rate, shape + self.batch_shape)
 
     def mean(self) -> Float[Array, "*batch"]:

@@ -148,18 +148,15 @@ class TruncatedNormal(Family):
         h = hazard(near)
         first = jnp.where(in_tail, t1, h - near)
         variance = _central_moments(a)[0]
-        distance = jnp.where(in_tail, s * t1 + s2 * cut2, self._location_less(other) + s * h)
+        own, their = self.negative_half_precision, other.negative_half_precision
+        crossed = product_difference(self.precision_times_mean, their, other.precision_times_mean, own)
+        locations = -0.5 * crossed / (own * their)  # m - m'
+        distance = jnp.where(in_tail, s * t1 + s2 * cut2, locations + s * h)
         kept2, far2 = jnp.minimum(cut2, SWITCH), jnp.maximum(cut2, SWITCH)
         k = s / s2
         kept = _HALF_LOG_TWO_PI + log_ndtr(-kept2) + 0.5 * (k * k * variance + (distance / s2) ** 2)
         tail = far2 * k * first + 0.5 * k * k * (variance + first**2) + log_mills(far2)
         return jnp.where(cut2 > SWITCH, tail, kept) + jnp.log(s2)
-
-    def _location_less(self, other: Self) -> Float[Array, "*batch"]:
-        """m - m'."""
-        own, their = self.negative_half_precision, other.negative_half_precision
-        crossed = product_difference(self.precision_times_mean, their, other.precision_times_mean, own)
-        return -0.5 * crossed / (own * their)
 
     def fisher_solve(self, cotangent: TruncatedNormalStats) -> Self:
         """F^-1 g, in the centred statistics (y, (y - c)^2), c = E[y]: a system of two by two."""

@@ -49,7 +49,10 @@ class InverseWishart(Family):
     @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
         """Inverse Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over batches.
-        Raises ValueError on degrees that do not exceed D - 1, or a scale that is not symmetric positive definite."""
+
+        Raises:
+          ValueError: degrees that do not exceed D - 1, or a scale that is not symmetric positive definite.
+        """
         degrees, scale = checked_degrees(degrees, scale, "scale")
         return cls(-0.5 * scale, -0.5 * degrees)
 

@@ -81,9 +81,13 @@ class MatrixNormalWishart(Family):
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
         """Laws from M (*batch, J, D), U (*batch, J, J), and the Wishart's degrees (*batch,) and scale (*batch, D, D),
-        batch axes broadcast together. Raises ValueError on a location that is not finite or does not fit, a strength or
-        scale that is not symmetric positive definite, degrees that do not exceed D - 1, or a scale whose inverse is
-        lost beside location' strength location."""
+        batch axes broadcast together.
+
+        Raises:
+          ValueError: a location that is not finite or does not fit, a strength or scale that is not symmetric
+            positive definite, degrees that do not exceed D - 1, or a scale whose inverse is lost beside location'
+            strength location.
+        """
         xp, m, strength, degrees, scale = on_host(*as_floats(location, strength, degrees, scale))
         fits = m.ndim >= 2 and m.shape[-1:] == scale.shape[-1:] and m.shape[-2:-1] == strength.shape[-1:]
         expected = f"matrices of {strength.shape[-1:]} rows and {scale.shape[-1:]} columns"

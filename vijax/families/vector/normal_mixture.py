@@ -84,10 +84,6 @@ class NormalMixture(ByDraws):
     def log_prob(self, x: Any) -> Float[Array, "*shape"]:
         return jax.nn.logsumexp(self._joint(jnp.asarray(x)), 0)
 
-    def responsibilities(self, x: Any) -> Array:
-        """Probabilities of the components, given x."""
-        return jax.nn.softmax(self._joint(jnp.asarray(x)), 0)
-
     def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
         noise = quasi.fixed_normals(POINTS, self.center.shape[1], self.center.dtype)
         x = jax.vmap(lambda q: q.center[None] + noise @ q.factor.T)(self.components)

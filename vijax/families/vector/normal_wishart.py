@@ -75,9 +75,12 @@ class NormalWishart(MeansAndPrecision):
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
         """Normal-Wisharts from m (*batch, D), kappa (*batch,), and a Wishart's degrees (*batch,), scale (*batch, D, D).
-        Raises ValueError on a location that is not finite or does not fit, a strength that is not positive and finite,
-        degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or whose inverse is lost
-        beside strength * location location'."""
+
+        Raises:
+          ValueError: a location that is not finite or does not fit, a strength that is not positive and finite,
+            degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or whose inverse is
+            lost beside strength * location location'.
+        """
         xp, m, kappa, scale, rate, half_degrees = _checked(location, strength, degrees, scale, 1)
         linear, raw = kappa[..., None] * m, rate + 0.5 * kappa[..., None, None] * outer(m, m)
         raw = raw + (rate - _rate(raw, linear, kappa))  # the effect of rounding `linear`

@@ -75,8 +75,11 @@ class Wishart(Family):
     @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
         """Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
-        Raises ValueError on degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or one
-        whose inverse the natural parameters do not hold: in float32 from a condition number of some 1e5."""
+
+        Raises:
+          ValueError: degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or one whose
+            inverse the natural parameters do not hold: in float32 from a condition number of some 1e5.
+        """
         degrees, scale = checked_degrees(degrees, scale, "scale")
         _, double_rate = on_host(inverse_of(scale))
         require_held("scale", lost_spread, scale, double_rate, remedy=RESCALE)

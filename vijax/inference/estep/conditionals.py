@@ -77,7 +77,8 @@ def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> Infe
         factors, _, iteration = carry
         old = _means(factors)
         factors, means = _sweep(problem, factors, old)
-        return factors, _change(old, means), iteration + 1
+        gaps = jax.tree.map(lambda a, b: jnp.max(jnp.abs(a - b)) / (1e-6 + jnp.max(jnp.abs(b))), old, means)
+        return factors, jnp.max(jnp.array(jax.tree.leaves(gaps))), iteration + 1
 
     factors, _, _ = jax.lax.while_loop(
         lambda carry: (carry[1] > tol) & (carry[2] < max_iters), body, (problem.start, jnp.array(jnp.inf), 0)
@@ -217,9 +218,3 @@ def _gap(factors: Mapping[str, Family], stats: Stats) -> Float[Array, ""]:
     """sum_z A(l) - <l, t>."""
     gaps = [jnp.sum(q.log_normalizer() - q.dot(stats[name])) for name, q in factors.items()]
     return functools.reduce(jnp.add, gaps) if gaps else jnp.zeros(())
-
-
-def _change(old: Stats, new: Stats) -> Float[Array, ""]:
-    """The largest change of a statistic, relative to the size of its array."""
-    gaps = jax.tree.map(lambda a, b: jnp.max(jnp.abs(a - b)) / (1e-6 + jnp.max(jnp.abs(b))), old, new)
-    return jnp.max(jnp.array(jax.tree.leaves(gaps)))

@@ -9,5 +9,6 @@ from vijax.inference.estimator.gradients import score_function as score_function
 from vijax.inference.estimator.gradients import ssvi as ssvi
 from vijax.inference.estimator.gradients import ssvi_a as ssvi_a
 from vijax.inference.estimator.gradients import weighted as weighted
+from vijax.inference.estimator.langevin import langevin as langevin
 from vijax.inference.estimator.scores import batch_and_match as batch_and_match
 from vijax.inference.estimator.scores import least_squares as least_squares

@@ -62,6 +62,7 @@ class Estimator(abc.ABC):
     # True where the gradient of the bound is read; otherwise the bound need have none
     differentiates: ClassVar[bool] = True
     draws: ClassVar[bool] = True  # True where the bound is evaluated at draws, and so is noisy
+    for_points: ClassVar[bool] = False  # True where it moves points; others give way to `at_point` there
 
     def __post_init__(self) -> None:
         require(isinstance(self.quasi, bool), "quasi", "True or False", repr(self.quasi))

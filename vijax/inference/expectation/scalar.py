@@ -201,7 +201,11 @@ def reparameterised(num_samples: int = 100) -> Expectation:
 @by_value
 def score_function(num_samples: int = 1000) -> Expectation:
     """E l', E l'' as averages of (l - b) e / sd and (l - b)(e^2 - 1) / v, b the mean of the *other* draws: needs no
-    derivative, and has the most noise. Raises ValueError: fewer than two draws, which leave no others."""
+    derivative, and has the most noise.
+
+    Raises:
+      ValueError: fewer than two draws, which leave no others.
+    """
     require_integers(2, num_samples=num_samples)
 
     def rule(noise: Array, sd: Array, f: Array, df: Array, ddf: Array) -> Moments:
@@ -238,7 +242,10 @@ def jaakkola_jordan() -> Expectation:
         log sigma(y z) >= log sigma(xi) + (y z - xi)/2 - lambda(xi)(z^2 - xi^2),   lambda(xi) = tanh(xi/2) / (4 xi)
 
     It is tight at z = +-xi. Its expectation under N(m, v) is greatest at xi^2 = m^2 + v, where the last term vanishes.
-    Raises ValueError: the likelihood is not `bernoulli_logit`."""
+
+    Raises:
+      ValueError: the likelihood is not `bernoulli_logit`.
+    """
 
     def estimate(likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None) -> Moments:
         name = getattr(likelihood, "name", None)

@@ -89,8 +89,11 @@ def bohning() -> VectorExpectation:
     E[log sum e^z] <= log sum e^m + tr(A V)/2,
 
     and the convex part of l is at least its tangent at m, whose expectation is its value there. The curvature is
-    constant, hence steps of size 1 on full data never lower the bound of `softmax`. Raises ValueError: a likelihood
-    that is not convex apart from W log sum e^z (`VectorLikelihood.total`)."""
+    constant, hence steps of size 1 on full data never lower the bound of `softmax`.
+
+    Raises:
+      ValueError: a likelihood that is not convex apart from W log sum e^z (`VectorLikelihood.total`).
+    """
 
     def one(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array) -> VectorMoments:
         total = _total(likelihood, y, "Bohning's bound")
@@ -156,8 +159,11 @@ def blei_lafferty() -> VectorExpectation:
 
     E[log sum_k e^{z_k}] <= log sum_k e^{m_k + V_kk / 2},
 
-    and the convex part of l is at least its tangent at m. It reads the variances only. Raises ValueError: a likelihood
-    that is not convex apart from W log sum e^z (`VectorLikelihood.total`)."""
+    and the convex part of l is at least its tangent at m. It reads the variances only.
+
+    Raises:
+      ValueError: a likelihood that is not convex apart from W log sum e^z (`VectorLikelihood.total`).
+    """
 
     def one(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array) -> VectorMoments:
         raised, total = m + 0.5 * jnp.diagonal(cov), _total(likelihood, y, "Blei and Lafferty's bound")

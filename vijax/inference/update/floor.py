@@ -23,6 +23,7 @@ from vijax.arguments import Positive, checked
 from vijax.families import Family, NormalGamma
 from vijax.families.vector.means_and_precision import MeansAndPrecision
 from vijax.inference.update.base import Q, Update
+from vijax.xla.compiler import quick_jit
 
 GAUSSIAN = NormalGamma, MeansAndPrecision
 """Laws of means and precisions, whose covariances can have a floor."""
@@ -61,8 +62,7 @@ class floored(Update):
         """The number of components at the floor, in words; empty where there is none."""
         if not _can_collapse(q):
             return ""
-        # 5 %, for float32 loses digits of the scatter far from the origin.
-        at_floor = np.asarray(_below(q, 1.05 * memory))
+        at_floor = np.asarray(_at_floor(q, memory))
         count, size = int(at_floor.sum()), len(at_floor)
         known = f"{self.share:g} of the average covariance within components at the start"
         return f"{count} of {size} components are as narrow as em allows ({known}): fewer may do" if count else ""
@@ -88,6 +88,12 @@ def _below(q: Any, floor: Array) -> Bool[Array, " K"]:
         return jnp.any(scatter < floor * counts, axis=tuple(range(1, scatter.ndim)))
     left = jnp.linalg.cholesky(scatter - floor * counts)
     return jnp.isnan(left[..., 0, 0]) | jnp.isnan(left[..., -1, -1])
+
+
+@quick_jit
+def _at_floor(q: Any, floor: Array) -> Bool[Array, " K"]:
+    """`_below` as one program, up to 5 %, because float32 loses digits of the scatter far from the origin."""
+    return _below(q, 1.05 * floor)
 
 
 def _missing(q: Any, floor: Array) -> Array:

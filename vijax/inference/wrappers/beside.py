@@ -37,9 +37,12 @@ def warm(alg: Algorithm) -> Algorithm:
 
     The state then holds the locals of all N groups: of LDA N x K numbers. It is for models whose E-step climbs to a
     fixed point: topics by `mean_field` or `cvb0`, correlated topics, factorial HMMs and other energies with coupled
-    locals. benchmarks/README.md says how much it saves. Raises ValueError: a model or an E-step that has nothing to go
-    on from, or an algorithm that remembers messages of parts of the data. `init` raises it where the first batch does
-    not say N, and which groups it holds."""
+    locals. benchmarks/README.md says how much it saves.
+
+    Raises:
+      ValueError: a model or an E-step that has nothing to go on from, or an algorithm that remembers messages of
+        parts of the data; by `init`, a first batch that does not say N, and which groups it holds.
+    """
     return wrap(alg, Warm())
 
 

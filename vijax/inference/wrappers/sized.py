@@ -36,7 +36,10 @@ def whole(alg: Algorithm) -> Algorithm:
 
 def part_of(alg: Algorithm, num_groups: float) -> Algorithm:
     """An algorithm whose step takes bare data as some of `num_groups` groups; short: `vijax.svi(model, num_groups=N)`.
-    Raises ValueError: `num_groups` is no positive number."""
+
+    Raises:
+      ValueError: `num_groups` is no positive number.
+    """
     require_positive(num_groups=num_groups)
     return wrap(alg, Sized(num_groups))
 

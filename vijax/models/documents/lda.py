@@ -86,9 +86,9 @@ def lda(
         bound,
         near_uniform,
         estep or esteps.mean_field(),
-        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": "eta"}, active_topics.choose)),
+        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": ("eta",)}, active_topics.choose)),
         locals=OfLocals(functools.partial(_cold, num_topics), solved_by=esteps.MixedMembership, is_linear=True),
-        queries=answers(_generative(num_topics, int(vocab_size)), score=completion_score, transform=_shares),
+        queries=answers(_generative(num_topics, int(vocab_size)), score=completion_score, transform=mean_shares),
     )
 
 
@@ -101,7 +101,7 @@ def _generative(num_topics: int, vocab_size: int) -> Generative:
     return of_topics(vocab_size, local, lambda values, local: local["shares"], found)
 
 
-def _shares(stats: Any, gamma: Float[Array, "docs K"], key: PRNGKeyArray) -> Float[Array, "docs K"]:
+def mean_shares(stats: Any, gamma: Float[Array, "docs K"], key: PRNGKeyArray) -> Float[Array, "docs K"]:
     """Means of the documents' Dirichlets."""
     del stats, key
     return gamma / jnp.sum(gamma, axis=1, keepdims=True)

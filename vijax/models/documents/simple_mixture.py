@@ -64,7 +64,7 @@ def simple_mixture(num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, et
         prior=prior,
         local_elbo=_local_elbo,
         init=start,
-        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": "eta"})),
+        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": ("eta",)})),
         queries=answers(_generative(num_topics, int(vocab_size)), transform=lambda stats, classes, key: classes),
     )
 

@@ -88,8 +88,12 @@ def keep_joint(
     example: PyTree,
 ) -> tuple[Callable[..., Float[Array, ""]], Callable[[PyTree], dict[str, Family]]]:
     """An energy and its locals with each group of names made one categorical, named `joint_name(names)`. Its classes
-    run through the joint values, those of the last name fastest. Raises ValueError: a name that is no local or stands
-    in two groups, a local that is not discrete, or more joint values than can be enumerated."""
+    run through the joint values, those of the last name fastest.
+
+    Raises:
+      ValueError: a name that is no local or stands in two groups, a local that is not discrete, or more joint values
+        than can be enumerated.
+    """
     known = locals_(example)
     names = [name for group in groups for name in group]
     require(set(names) <= set(known), "joint", f"names among the locals {list(known)}", sorted(set(names) - set(known)))

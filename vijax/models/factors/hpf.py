@@ -17,7 +17,9 @@ The prior of beta given eta couples two globals: p(beta | eta) is Gamma(c, d') t
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -26,9 +28,9 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.arguments import Positive, Size, checked
+from vijax.arguments import Count, Positive, Size, checked
 from vijax.checks import require, require_integers
-from vijax.constrain import real
+from vijax.constrain import Constraint, real
 from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments
 from vijax.contract.estep import repeat_by_document
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
@@ -38,6 +40,8 @@ from vijax.evaluate.ranking import Ranking, hide, ranked, ranking
 from vijax.families import Gamma, Product
 from vijax.families.base import as_float
 from vijax.families.numeric import special
+from vijax.families.scalar.gamma import GammaStats
+from vijax.families.scalar.gamma_by_row import GammaRows, GammaRowsStats
 from vijax.families.scalar.poisson import poisson_values
 from vijax.inference import estep as esteps
 from vijax.inference.estep.mixed_membership import MeanField
@@ -64,6 +68,7 @@ def hpf(
     item_rate: Positive = 1.0,
     feedback: Literal["counts", "implicit"] = "counts",
     features: Any = None,
+    num_covariates: Count = 0,
     estep: MeanField | None = None,
 ) -> Model:
     """Hierarchical Poisson factorisation: what users take, and what to recommend to them.
@@ -81,6 +86,9 @@ def hpf(
       features: numbers of items, (V, D), about 0: beta_ik ~ Gamma(c, eta_i exp(-f_i . w_k)), log linear in the prior
         mean. `learn=("feature_weights",)` of an algorithm finds w. New items then have a law before anybody took them
         (`vijax.models.new_items`).
+      num_covariates: how many numbers are known of each user beside what they took, about 0:
+        theta_uk ~ Gamma(a, xi_u exp(-g_u . v_k)). The data are then those of `vijax.models.with_covariates(users, g)`,
+        `learn=("user_weights",)` of an algorithm finds v, and users of few items, or none, have a better law.
       estep: `vijax.estep.mean_field`; at most 30 rounds by default. With `warm_starts` of the algorithm 5 serve.
 
     Returns:
@@ -110,7 +118,10 @@ def hpf(
         require(fits, "features", f"shape ({num_items}, D), a row for each item", known.shape)
         require(bool(jnp.all(jnp.isfinite(known))), "features", "finite numbers", features)
         hyper["feature_weights"] = jnp.zeros((known.shape[1], num_components))
+    if num_covariates:
+        hyper["user_weights"] = jnp.zeros((int(num_covariates), int(num_components)))
     shape, clipped = (int(num_items), int(num_components)), feedback == "implicit"
+    free: dict[str, Constraint] = {name: real() for name in ("feature_weights", "user_weights") if name in hyper}
     estep = estep or esteps.mean_field(max_iters=30, tol=1e-3)
     return Model(
         hyper,
@@ -118,13 +129,13 @@ def hpf(
         functools.partial(_local_elbo, clipped),
         _start,
         estep,
-        {"feature_weights": real()} if known is not None else None,
+        free or None,
         functools.partial(_of_rates, known),
         blocks=(("items",), ("item_rates",)),
         locals=OfLocals(functools.partial(_cold, shape[1]), solved_by=MeanField, is_linear=True),
-        form=DataForm(documents=OfDocuments(shape[0])),
+        form=DataForm(documents=OfDocuments(shape[0], {} if features is not None else {"items": ("c", "item_rate")})),
         queries=answers(
-            _generative(shape, clipped),
+            None if num_covariates else _generative(shape, clipped),
             score=functools.partial(_score, clipped, estep),
             predict=functools.partial(_weights, clipped, estep),
         ),
@@ -132,7 +143,9 @@ def hpf(
 
 
 def _prior(shape: tuple[int, int], hyper: Hyper) -> Product:
-    items = Gamma(hyper["c"] * jnp.ones(shape), -hyper["item_rate"] * jnp.ones(shape))
+    items = hyper["c"]  # the law of a batch's own rows (`vijax.topics.by_words`) is returned as it is
+    if not isinstance(items, GammaRows):
+        items = Gamma(hyper["c"] * jnp.ones(shape), -hyper["item_rate"] * jnp.ones(shape))
     rate = hyper["item_shape"] / hyper["item_rate"]
     return Product({"items": items, "item_rates": _gamma(hyper["item_shape"], rate, shape[:1])})
 
@@ -143,13 +156,22 @@ def _gamma(shape: Any, rate: Any, batch: tuple[int, ...]) -> Gamma:
 
 def _of_rates(features: Array | None, hyper: Hyper, stats: Any) -> Float[Array, ""]:
     """log of p(beta | eta) over the density Gamma(c, d') that the prior has."""
-    items, rates = stats["items"], stats["item_rates"]
-    log_rate, rate = rates.log[:, None], rates.value[:, None]
-    if features is not None:
-        slope = jnp.matmul(features, hyper["feature_weights"], precision="highest")
-        log_rate, rate = log_rate - slope, rate * jnp.exp(-slope)
-    shape, base = hyper["c"], hyper["item_rate"]
+    items, rates, shape, base = stats["items"], stats["item_rates"], hyper["c"], hyper["item_rate"]
+    if features is None:
+        columns = jnp.shape(items.log)[1]
+        shape = shape.sums.prior_shape if isinstance(shape, GammaRows) else shape
+        log_ratio = jnp.sum(rates.log - jnp.log(base))
+        return columns * shape * log_ratio - jnp.vdot(rates.value - base, _sums(items).by_row, precision="highest")
+    slope = jnp.matmul(features, hyper["feature_weights"], precision="highest")
+    log_rate, rate = rates.log[:, None] - slope, rates.value[:, None] * jnp.exp(-slope)
     return jnp.sum(shape * (log_rate - jnp.log(base)) - (rate - base) * items.value)
+
+
+def _sums(items: GammaStats | GammaRowsStats) -> GammaRowsStats:
+    """The statistics of items as sums over all of them and over components."""
+    if isinstance(items, GammaRowsStats):
+        return items
+    return GammaRowsStats(items.log, jnp.sum(items.value, axis=0), jnp.sum(items.value, axis=1))
 
 
 def _start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
@@ -204,14 +226,17 @@ def _cold_users(num_components: int, hyper: Hyper, docs: Documents) -> Users:
 def _local_elbo(
     clipped: bool, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: MeanField
 ) -> LocalElbo:
-    items = stats["items"]
+    items = _sums(stats["items"])
     # The largest entry of each row is 1: draws of log beta may be anywhere.
     log_scale = jax.lax.stop_gradient(jnp.max(items.log, axis=1))
     table = jnp.exp(items.log - log_scale[:, None])
     data = tuple(_taken(docs, clipped) for docs in batch.data)
     starts = batch.local or _cold(table.shape[1], hyper, batch)
     of_users = {name: jnp.asarray(hyper[name], table.dtype) for name in ("a", "user_shape", "user_rate")}
-    shared = {"emitted": jnp.sum(items.value, axis=0), **of_users}
+    shared = {"emitted": items.by_column, **of_users}
+    if "user_weights" in hyper:
+        shared["user_weights"] = hyper["user_weights"]
+    _check_covariates(data, shared)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], table.shape[1])
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(data, starts, strict=True)]
     total, aux = sum_over_rows(functools.partial(_chunk_bound, estep), table, shared, chunks, key)
@@ -228,7 +253,25 @@ def _local_elbo(
 def _taken(docs: Documents, clipped: bool) -> Documents:
     counts = jnp.asarray(docs.counts, jnp.result_type(float))
     counts = jnp.minimum(counts, 1.0) if clipped else counts
-    return Documents(jnp.asarray(docs.words), counts, jnp.asarray(docs.weights, counts.dtype), docs.max_tokens)
+    known = None if docs.covariates is None else jnp.asarray(docs.covariates, counts.dtype)
+    weights = jnp.asarray(docs.weights, counts.dtype)
+    return Documents(jnp.asarray(docs.words), counts, weights, docs.max_tokens, covariates=known)
+
+
+def _check_covariates(data: Sequence[Documents], shared: Any) -> None:
+    """Raises ValueError unless users have as many covariates as the model reads."""
+    width = shared["user_weights"].shape[0] if "user_weights" in shared else 0
+    for docs in data:
+        got = 0 if docs.covariates is None else docs.covariates.shape[1]
+        remedy = "Pass vijax.models.with_covariates(users, numbers), and num_covariates to hpf."
+        require(got == width, "users", f"users with {width} covariates", got, remedy)
+
+
+def _tilt(shared: Any, docs: Documents) -> Float[Array, "D K"]:
+    """exp(-g . v), by which covariates change the rates of users' weights; 1 without covariates."""
+    if docs.covariates is None:
+        return jnp.ones((1, 1), docs.counts.dtype)
+    return jnp.exp(-jnp.matmul(docs.covariates, shared["user_weights"], precision="highest"))
 
 
 def _chunk_bound(
@@ -236,12 +279,13 @@ def _chunk_bound(
 ) -> tuple[Float[Array, ""], tuple[Array, Users]]:
     """Total bound of a chunk of users, differentiable in rows and what is shared; each user's, and its locals."""
     docs = chunk.documents
-    q = jax.lax.stop_gradient(_ascended(estep, rows, shared, docs.counts, chunk.start))
+    tilt = _tilt(shared, docs)
+    q = jax.lax.stop_gradient(_ascended(estep, rows, shared, tilt, docs.counts, chunk.start))
     theta, xi = q["weights"].expected_stats(), q["rates"].expected_stats()
     weight, largest = _scaled_exp(theta.log)
     mixed = jnp.where(docs.counts > 0, _mixed(rows, weight), 1.0)
     per_user = jnp.sum(docs.counts * (jnp.log(mixed) + largest), axis=1) - jnp.sum(theta.value * shared["emitted"], 1)
-    at_mean = _gamma(shared["a"], xi.value[:, None], theta.log.shape)
+    at_mean = _gamma(shared["a"], xi.value[:, None] * tilt, theta.log.shape)
     per_user -= jnp.sum(q["weights"].kl(at_mean), axis=1)
     per_user -= theta.log.shape[1] * shared["a"] * (jnp.log(xi.value) - xi.log)
     prior = _gamma(shared["user_shape"], shared["user_shape"] / shared["user_rate"], xi.log.shape)
@@ -250,10 +294,15 @@ def _chunk_bound(
 
 
 def _ascended(
-    estep: MeanField, rows: Float[Array, "D n K"], shared: Any, counts: Float[Array, "D n"], start: Users
+    estep: MeanField,
+    rows: Float[Array, "D n K"],
+    shared: Any,
+    tilt: Float[Array, "D K"],
+    counts: Float[Array, "D n"],
+    start: Users,
 ) -> Users:
     """q of users by coordinate ascent: the shares of counts, theta, xi (Gopalan, Hofman and Blei 2015, figure 4)."""
-    rows, shared = jax.lax.stop_gradient((rows, shared))
+    rows, shared, tilt = jax.lax.stop_gradient((rows, shared, tilt))
     shape_of_rates = shared["user_shape"] + rows.shape[2] * shared["a"]
     of = lambda x: jnp.where(x == 0, 1.0, jnp.abs(x))  # rows that fill up a chunk are zeros, and no gammas
 
@@ -262,8 +311,8 @@ def _ascended(
         weight, _ = _scaled_exp(special.digamma(shape) - jnp.log(rate))
         ratio = counts / jnp.where(counts > 0, _mixed(rows, weight), 1.0)
         shape = shared["a"] + weight * jnp.einsum("dnk,dn->dk", rows, ratio, precision="highest")
-        rate = (shape_of_rates / rate_of_rates)[:, None] + shared["emitted"]
-        return shape, rate, shared["user_shape"] / shared["user_rate"] + jnp.sum(shape / rate, axis=1)
+        rate = (shape_of_rates / rate_of_rates)[:, None] * tilt + shared["emitted"]
+        return shape, rate, shared["user_shape"] / shared["user_rate"] + jnp.sum(tilt * shape / rate, axis=1)
 
     def settled(new: Any, old: Any) -> Array:
         same = jnp.mean(jnp.abs(new[0] - old[0]), axis=1) <= estep.tol
@@ -358,6 +407,22 @@ def new_items(fit: Any, features: Any) -> Gamma:
     return Gamma(jnp.broadcast_to(fit.state.hyper["c"], slope.shape), -rate * jnp.exp(-slope))
 
 
+def with_covariates(users: Any, covariates: Any) -> Any:
+    """Users by items, as `vijax.data.read` reads them, with numbers of each user for `hpf(num_covariates=)`.
+
+    Args:
+      users: what they took.
+      covariates: (users, D), about 0.
+
+    Raises:
+      ValueError: other rows than users, or numbers that are not finite.
+
+    >>> with_covariates(np.eye(2, dtype=int), [[0.5], [-0.5]]).covariates.shape
+    (2, 1)
+    """
+    return dataclasses.replace(read(users), covariates=np.asarray(covariates))
+
+
 def _rows(users: Any, posterior: Any) -> Any:
     """Users by items, sparse, checked."""
     require("items" in posterior, "fit", "a fit of vijax.models.hpf", f"one of {', '.join(posterior)}")
@@ -393,5 +458,6 @@ def _score(
     corpus = _rows(data, posterior)
     kept, hidden = hide(corpus.to_scipy(), seed=keys.seed(key))
     stats = {name: q.expected_stats() for name, q in posterior.items()}
-    users = _found(clipped, estep, hyper, stats, _rows(kept, posterior))
+    seen = dataclasses.replace(_rows(kept, posterior), covariates=corpus.covariates)
+    users = _found(clipped, estep, hyper, stats, seen)
     return ranking(users, posterior["items"].mean(), kept, hidden)

@@ -1,8 +1,9 @@
 """Integrals over the effects of several factors at once, crossed or nested, by Laplace's approximation.
 
 With v ~ N(0, I) the effects of all groups and eta = a + Z v, the integrand has the curvature H = I + Z' W Z at its
-mode, W minus the second derivatives of the log likelihood by row. For a normal law this is exact. The groups of the
-factor with the most effects have blocks of their own in H, which are eliminated first; what is left is dense,
+mode, W minus the second derivatives of the log likelihood by row (C x C of a row with C predictors). For a normal law
+this is exact. The groups of the factor with the most effects have blocks of their own in H, which are eliminated first;
+what is left is dense,
 
     H = [A C; C' D],   S = D - C' A^-1 C,   log det H = log det A + log det S       (Bates et al. 2015, section 3).
 """
@@ -17,47 +18,59 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.models.formulas.integrals import LOG_2PI, LogLik, backward, cholesky, climbed, forward
+from vijax.models.formulas.integrals import (
+    LOG_2PI,
+    LogLik,
+    backward,
+    cholesky,
+    climbed,
+    forward,
+    slopes_of_rows,
+    spread_out,
+    weighted_by,
+)
 
 
 class Columns(NamedTuple):
-    """Columns of all effects, row by row.
+    """Columns of all effects, row by row, for each of C predictors.
 
     Attributes:
-      first: those of the factor with the most effects, (N, d).
+      first: those of the factor with the most effects, (N, C, d).
       group: the group of each row in it, (N,).
-      others: those of the other factors, (N, r).
+      others: those of the other factors, (N, C, r).
       places: the effect of each of these, in a list of all of them, (N, r).
       sizes: numbers of groups of the first factor, and of effects of the others.
     """
 
-    first: Float[Array, "N d"]
+    first: Float[Array, "N C d"]
     group: Int[Array, " N"]
-    others: Float[Array, "N r"]
+    others: Float[Array, "N C r"]
     places: Int[Array, "N r"]
     sizes: tuple[int, int]
 
-    def times(self, v: Effects) -> Float[Array, " N"]:
+    def times(self, v: Effects) -> Float[Array, "N C"]:
         """Z v."""
-        return jnp.sum(self.first * v.first[self.group], 1) + jnp.sum(self.others * v.others[self.places], 1)
+        own, rest = v.first[self.group][:, None], v.others[self.places][:, None]
+        return jnp.sum(self.first * own, 2) + jnp.sum(self.others * rest, 2)
 
-    def turned(self, x: Float[Array, " N"]) -> Effects:
+    def turned(self, x: Float[Array, "N C"]) -> Effects:
         """Z' x."""
         groups, rest = self.sizes
-        first = jnp.zeros((groups, self.first.shape[1]), x.dtype).at[self.group].add(self.first * x[:, None])
-        return Effects(first, jnp.zeros(rest, x.dtype).at[self.places].add(self.others * x[:, None]))
+        first, others = (jnp.sum(z * x[..., None], 1) for z in (self.first, self.others))
+        added = jnp.zeros((groups, first.shape[1]), x.dtype).at[self.group].add(first)
+        return Effects(added, jnp.zeros(rest, x.dtype).at[self.places].add(others))
 
-    def curvature(self, w: Float[Array, " N"]) -> Curvature:
+    def curvature(self, w: Float[Array, "N C C"]) -> Curvature:
         """The factors of I + Z' W Z."""
         groups, rest = self.sizes
-        weighted = self.first * w[:, None]
-        d = weighted.shape[1]
-        own = jnp.zeros((groups, d, d), w.dtype).at[self.group].add(weighted[:, :, None] * self.first[:, None])
+        weighted, d = weighted_by(w, self.first), self.first.shape[2]
+        times = lambda x, y: jnp.sum(x[..., None] * y[:, :, None], 1)
+        own = jnp.zeros((groups, d, d), w.dtype).at[self.group].add(times(weighted, self.first))
         blocks = jax.vmap(cholesky)(own + jnp.eye(d, dtype=w.dtype)[None])
         across = jnp.zeros((groups, rest, d), w.dtype)
-        across = across.at[self.group[:, None], self.places].add(weighted[:, None] * self.others[:, :, None])
+        across = across.at[self.group[:, None], self.places].add(times(self.others, weighted))
         across = jax.vmap(lambda factor, rows: jax.vmap(lambda x: forward(factor, x))(rows))(blocks, across)
-        pairs = self.others[:, :, None] * self.others[:, None] * w[:, None, None]
+        pairs = times(weighted_by(w, self.others), self.others)
         dense = jnp.eye(rest, dtype=w.dtype)
         dense = dense.at[self.places[:, :, None], self.places[:, None]].add(pairs)
         flat = jnp.moveaxis(across, 1, 2).reshape(-1, rest)
@@ -96,14 +109,14 @@ class Curvature(NamedTuple):
         return jnp.sum(jnp.log(diagonals)) + jnp.sum(jnp.log(jnp.diagonal(self.rest)))
 
 
-def by_laplace(log_lik: LogLik, parameters: Any, a: Float[Array, " N"], z: Columns) -> Float[Array, ""]:
+def by_laplace(log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns) -> Float[Array, ""]:
     """The log of the integral, for all rows together."""
     v, curvature = mode_of(log_lik, parameters, a, z)
     constant = 0.5 * (v.first.size + v.others.size) * LOG_2PI
     return _joint(log_lik, parameters, a, z, v) + constant - curvature.log_det()
 
 
-def drawn(log_lik: LogLik, parameters: Any, a: Float[Array, " N"], z: Columns, key: PRNGKeyArray) -> Effects:
+def drawn(log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns, key: PRNGKeyArray) -> Effects:
     """Effects drawn about their mode."""
     v, curvature = mode_of(log_lik, parameters, a, z)
     keys = jax.random.split(key)
@@ -115,7 +128,7 @@ def mode_of(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Eff
     """The mode, and the curvature there; both with their derivatives, as in `vijax.models.formulas.integrals`."""
     fixed = (*jax.lax.stop_gradient((parameters, a)), Columns(*jax.lax.stop_gradient(z[:4]), z.sizes))
     groups, rest = z.sizes
-    start = Effects(jnp.zeros((groups, z.first.shape[1]), a.dtype), jnp.zeros(rest, a.dtype))
+    start = Effects(jnp.zeros((groups, z.first.shape[2]), a.dtype), jnp.zeros(rest, a.dtype))
     slopes = lambda v: _slopes(log_lik, *fixed, v)
     solve = lambda factor, x: factor.backward(factor.forward(x))
     decrement = lambda factor, x: sum(jnp.sum(part**2) for part in factor.forward(x))
@@ -129,30 +142,31 @@ def mode_of(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Eff
 def _joint(log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects) -> Float[Array, ""]:
     inside = sum(jnp.sum(x**2) for x in v)
     size = sum(x.size for x in v)
-    return jnp.sum(log_lik(parameters, a + z.times(v))) - 0.5 * inside - 0.5 * size * LOG_2PI
+    return jnp.sum(log_lik(parameters, a + z.times(v).reshape(a.shape))) - 0.5 * inside - 0.5 * size * LOG_2PI
 
 
 def _slopes(log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects) -> tuple[Effects, Curvature]:
-    along = lambda eta: jnp.sum(log_lik(parameters, eta))
-    slope, bend = jax.jvp(jax.grad(along), (a + z.times(v),), (jnp.ones_like(a),))
-    turned = z.turned(slope)
+    slope, weights = slopes_of_rows(log_lik, parameters, a + z.times(v).reshape(a.shape))
+    turned = z.turned(slope.reshape(weights.shape[:2]))
     gradient = Effects(turned.first - v.first, turned.others - v.others)
-    return gradient, z.curvature(jnp.maximum(-bend, 0.0))
+    return gradient, z.curvature(weights)
 
 
 def _plus(one: Effects, other: Effects) -> Effects:
     return Effects(one.first + other.first, one.others + other.others)
 
 
-def columns_of(factors: Mapping[int, Float[Array, "d d"]], rows: Mapping[str, Any], counts: tuple[int, ...]) -> Columns:
+def columns_of(
+    factors: Mapping[int, Float[Array, "d d"]], rows: Mapping[str, Any], counts: tuple[int, ...], predictors: int
+) -> Columns:
     """Columns of the effects of all factors: `factors` are the triangular factors of their covariances, `counts` their
     numbers of groups, the first of them that with the most effects."""
-    turned = [rows[f"z{i}"] @ factors[i] for i in range(len(counts))]
+    turned = [spread_out(rows[f"z{i}"], predictors) @ factors[i] for i in range(len(counts))]
     others, places, start = [], [], 0
     for i in range(1, len(counts)):
-        d = turned[i].shape[1]
+        d = turned[i].shape[2]
         others.append(turned[i])
         places.append(start + rows[f"group{i}"][:, None] * d + jnp.arange(d)[None])
         start += counts[i] * d
     sizes = counts[0], start
-    return Columns(turned[0], rows["group0"], jnp.concatenate(others, 1), jnp.concatenate(places, 1), sizes)
+    return Columns(turned[0], rows["group0"], jnp.concatenate(others, 2), jnp.concatenate(places, 1), sizes)

@@ -6,6 +6,9 @@ The effects u are integrated out: group by group where there is one factor (`vij
 all together (`vijax.models.formulas.crossed`). What is left is a density of a few numbers, in which no spread is tied
 to its effects: mean field of effects and spreads together is too narrow. The numbers are in units in which the data are
 of size one: beta = location + unit T b, where T' X' X T is about N I.
+
+Of categories with a base, eta has a column for each other one: X enters as X (x) I, and so do Z and T. The effects of
+one predictor are independent of those of another, as in Bambi.
 """
 
 from __future__ import annotations
@@ -22,13 +25,14 @@ from jaxtyping import Array, Float
 
 from vijax.contract.variables import free
 from vijax.models.formulas import crossed, integrals
-from vijax.models.formulas.formula import Design
-from vijax.models.formulas.laws import LAWS, Law
+from vijax.models.formulas.formula import Design, at_level
+from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
 from vijax.models.formulas.priors import Prior, log_prob
 
-COEFFICIENTS, SDS, CORRELATIONS, AUX = "_coefficients.", "_sds.", "_correlations.", "_others."
-"""Names of the unknowns in units of size one; a number, a factor, a factor and the number of a block, or a parameter
-follow. Coefficients are no vector, for the density may be the same with them in another order."""
+COEFFICIENTS, SDS, CORRELATIONS, AUX = "_orthogonal.", "_sds.", "_correlations.", "_others."
+"""Names of the unknowns in units of size one; a column, a factor, a factor and the number of a block, or a parameter
+follow. What stands at a column is the coefficient of its part that the columns before it do not explain. They are no
+vector, for the density may be the same with them in another order."""
 
 
 class Units(NamedTuple):
@@ -60,6 +64,7 @@ class Effects(NamedTuple):
       blocks: sizes of the blocks that are correlated within.
       sizes: root mean squares of their columns, which are divided by them.
       groups: number of groups.
+      levels: the category of the response by effect, where each has a predictor; else None.
     """
 
     name: str
@@ -67,10 +72,20 @@ class Effects(NamedTuple):
     blocks: tuple[int, ...]
     sizes: tuple[float, ...]
     groups: int
+    levels: tuple[str | None, ...]
 
     def starts(self) -> list[int]:
         """The first effect of each block."""
         return np.concatenate([[0], np.cumsum(self.blocks)]).tolist()[:-1]
+
+    def names_of_sds(self) -> list[str]:
+        """Names of the standard deviations."""
+        each = zip(self.labels, self.levels, strict=True)
+        return [at_level(f"{label}|{self.name}_sigma", level) for label, level in each]
+
+    def name_of_correlation(self, one: int, other: int) -> str:
+        """The name of the correlation of two effects."""
+        return at_level(f"corr({self.labels[one]}, {self.labels[other]}|{self.name})", self.levels[one])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +101,8 @@ class Form:
       priors: by name.
       constant: log of the Jacobian of the units.
       nodes: nodes a dimension of the quadrature.
+      cutpoints: their number, for ordered categories. They are those of predictors less their mean.
+      predictors: C, of each row: the coefficients of a column stand together, one for each.
     """
 
     law: str
@@ -96,14 +113,18 @@ class Form:
     priors: tuple[tuple[str, Prior], ...]
     constant: float
     nodes: int
+    cutpoints: int = 0
+    predictors: int = 1
 
     def variables(self) -> dict[str, Any]:
         """The unknowns."""
         blocks = [(f"{own.name}.{i}", k) for own in self.effects for i, k in enumerate(own.blocks) if k > 1]
-        found = {f"{COEFFICIENTS}{i}": free() for i in range(len(self.labels))}
+        found = {COEFFICIENTS + label: free() for label in self.labels}
         found |= {SDS + own.name: free(len(own.labels), "positive") for own in self.effects}
         found |= {CORRELATIONS + name: free(k * (k - 1) // 2) for name, k in blocks}
-        return found | {AUX + name: free((), "positive") for name in LAWS[self.law].aux}
+        shapes = {"threshold": (self.cutpoints,)}
+        others = LAWS[self.law].aux
+        return found | {AUX + name: free(shapes.get(name, ()), SUPPORTS.get(name, "positive")) for name in others}
 
     def coefficients(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
         """beta, in the units of the data."""
@@ -111,7 +132,7 @@ class Form:
 
     def turned(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
         """b."""
-        return jnp.stack([values[f"{COEFFICIENTS}{i}"] for i in range(len(self.labels))])
+        return jnp.stack([values[COEFFICIENTS + label] for label in self.labels])
 
     def aux(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the law beside eta, in units of size one."""
@@ -137,26 +158,36 @@ class Form:
         """All unknowns by their names, in the units of the data."""
         found = dict(zip(self.labels, self.coefficients(values), strict=True))
         for i, own in enumerate(self.effects):
-            names = [f"{label}|{own.name}_sigma" for label in own.labels]
-            found |= dict(zip(names, self.sds(values, i), strict=True))
+            found |= dict(zip(own.names_of_sds(), self.sds(values, i), strict=True))
             for b, (start, k) in enumerate(zip(own.starts(), own.blocks, strict=True)):
                 if k > 1:
                     block = correlated(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0]
                     pairs = [(r, c) for r in range(k) for c in range(r)]
-                    name = lambda r, c, own=own, start=start: (
-                        f"corr({own.labels[start + c]}, {own.labels[start + r]}|{own.name})"
-                    )
-                    found |= {name(r, c): block[r] @ block[c] for r, c in pairs}
-        return found | {n: x * (self.units.size if n == "sigma" else 1.0) for n, x in self.aux(values).items()}
+                    found |= {own.name_of_correlation(start + c, start + r): block[r] @ block[c] for r, c in pairs}
+        others = dict(self.aux(values))
+        if self.cutpoints:  # of predictors with their mean
+            cuts = others.pop("threshold") + self.coefficients(values) @ jnp.asarray(self.centre)
+            found |= {f"threshold[{i}]": cuts[i] for i in range(self.cutpoints)}
+        return found | {n: x * (self.units.size if n == "sigma" else 1.0) for n, x in others.items()}
+
+    def others(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of the law beside eta, from unknowns by their names: (S,), cutpoints (S, C - 1)."""
+        cuts = [np.asarray(named[f"threshold[{i}]"]) for i in range(self.cutpoints)]
+        found = {name: np.asarray(named[name]) for name in LAWS[self.law].aux if name in named}
+        return found | ({"threshold": np.stack(cuts, -1)} if cuts else {})
 
     def log_prior(self, values: Mapping[str, Any]) -> Float[Array, ""]:
         """Log prior of the unknowns, with the Jacobian of their units."""
         named, priors = self.named(values), dict(self.priors)
-        if "Intercept" in self.labels:  # its prior is at the mean of all columns
-            beta = self.coefficients(values)
-            own = self.labels.index("Intercept")
+        intercepts = [i for i, label in enumerate(self.labels) if label.partition("[")[0] == "Intercept"]
+        if intercepts:  # their prior is at the mean of all columns
+            beta = self.coefficients(values).reshape(-1, self.predictors)
+            own = intercepts[0] // self.predictors
             others = [m if i != own else 1.0 for i, m in enumerate(self.centre)]
-            named["Intercept"] = jnp.asarray(others, beta.dtype) @ beta
+            at_centre = jnp.asarray(others, beta.dtype) @ beta
+            named |= {self.labels[i]: x for i, x in zip(intercepts, at_centre, strict=True)}
+        if self.cutpoints:
+            named |= {f"threshold[{i}]": self.aux(values)["threshold"][i] for i in range(self.cutpoints)}
         total = jnp.asarray(self.constant, jnp.result_type(float))
         for name, prior in priors.items():
             if name.startswith("corr|"):
@@ -169,14 +200,18 @@ class Form:
                 total += log_prob(prior, named[name])
         return total
 
-    def predictors(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, " n"]:
+    def eta(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, " n *C"]:
         """eta without effects, in units of size one."""
+        offset = rows["offset"]
+        if self.predictors > 1:
+            offset = jnp.broadcast_to(offset[:, None], (len(offset), self.predictors))
         if not self.labels:
-            return rows["offset"]
+            return offset
         b = self.turned(values)
-        return rows["offset"] + rows["x"] @ (b + jnp.asarray(self.units.shift, b.dtype))
+        b = b + jnp.asarray(self.units.shift, b.dtype)
+        return offset + rows["x"] @ b.reshape(-1, *offset.shape[1:])
 
-    def of_rows(self, parameters: tuple[Any, Mapping[str, Any]], eta: Float[Array, " n"]) -> Float[Array, " n"]:
+    def of_rows(self, parameters: tuple[Any, Mapping[str, Any]], eta: Float[Array, " n *C"]) -> Float[Array, " n"]:
         """Log likelihoods of rows, each times its weight, in units of size one."""
         aux, rows = parameters
         law: Law = LAWS[self.law]
@@ -185,7 +220,7 @@ class Form:
 
     def log_lik(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, ""]:
         """Log likelihood of a group, its effects integrated out; of all rows where there are several factors."""
-        a, aux = self.predictors(values, rows), self.aux(values)
+        a, aux = self.eta(values, rows), self.aux(values)
         if len(self.effects) > 1:
             return crossed.by_laplace(self.of_rows, (aux, rows), a, self.all_columns(values, rows))
         b = self.columns(values, rows)
@@ -193,14 +228,17 @@ class Form:
             return integrals.of_normal(rows["y"] - a, b, aux["sigma"], rows["count"])
         return integrals.by_quadrature(self.of_rows, (aux, rows), a, b, self.nodes)
 
-    def columns(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, "n d"]:
+    def columns(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, "n *C d"]:
         """Columns of the effects v ~ N(0, I) of one factor."""
-        return rows["z0"] @ self.factor(values, 0) if self.effects else rows["z0"]
+        if not self.effects:
+            return rows["z0"]
+        z = rows["z0"] if self.predictors == 1 else integrals.spread_out(rows["z0"], self.predictors)
+        return z @ self.factor(values, 0)
 
     def all_columns(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> crossed.Columns:
         """Columns of the effects of several factors."""
         factors = {i: self.factor(values, i) for i in range(len(self.effects))}
-        return crossed.columns_of(factors, rows, tuple(own.groups for own in self.effects))
+        return crossed.columns_of(factors, rows, tuple(own.groups for own in self.effects), self.predictors)
 
     def effects_of(self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any) -> list[Float[Array, "J d"]]:
         """Effects of all groups of each factor given all else, in the units of the data.
@@ -213,7 +251,7 @@ class Form:
             v = [jax.vmap(lambda rows, key: self._effects_of_group(values, rows, key))(rows, keys)]
         else:
             whole = {name: x[0] for name, x in rows.items()}
-            a, z = self.predictors(values, whole), self.all_columns(values, whole)
+            a, z = self.eta(values, whole), self.all_columns(values, whole)
             first, others = crossed.drawn(self.of_rows, (self.aux(values), whole), a, z, key)
             shapes = [(own.groups, len(own.labels)) for own in self.effects[1:]]
             ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
@@ -224,7 +262,7 @@ class Form:
         return [size * (x @ self.factor(values, i).T) for i, (size, x) in enumerate(zip(sizes, v, strict=True))]
 
     def _effects_of_group(self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any) -> Float[Array, " d"]:
-        a, b, aux = self.predictors(values, rows), self.columns(values, rows), self.aux(values)
+        a, b, aux = self.eta(values, rows), self.columns(values, rows), self.aux(values)
         key_draw, key_pick = jax.random.split(key)
         if "count" in rows:
             mean, factor = integrals.law_of_normal(rows["y"] - a, b, aux["sigma"])
@@ -259,10 +297,18 @@ def correlated(x: Float[Array, " pairs"], size: int) -> tuple[Float[Array, "k k"
 
 def form_of(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.ndarray, nodes: int) -> Form:
     """The density of a design."""
-    x, p = design.rows.x, len(design.labels)
+    x, labels = design.rows.x, design.coefficients
+    p, levels = len(labels), design.against or (None,)
     units = _units(design, law, priors)
     effects = tuple(
-        Effects(factor.name, factor.labels, factor.blocks, tuple(_sizes(z)), len(factor.levels))
+        Effects(
+            factor.name,
+            factor.labels * len(levels),
+            factor.blocks * len(levels),
+            tuple(_sizes(z)) * len(levels),
+            len(factor.levels),
+            tuple(level for level in levels for _ in factor.labels),
+        )
         for factor, z in zip(design.factors, design.rows.z, strict=True)
     )
     size = math.log(units.size)
@@ -270,7 +316,9 @@ def form_of(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.n
     constant += sum(size - math.log(x) for own in effects for x in own.sizes) + size * ("sigma" in law.aux)
     constant -= size * float(weights.sum())
     centre = tuple(x.mean(0).tolist())
-    return Form(law.name, design.labels, centre, units, effects, tuple(priors.items()), constant, nodes)
+    cutpoints = len(design.levels) - 1 if law.ordered else 0
+    kept = tuple(priors.items()), constant, nodes, cutpoints, len(levels)
+    return Form(law.name, labels, centre, units, effects, *kept)
 
 
 def _sizes(z: np.ndarray) -> list[float]:
@@ -279,18 +327,24 @@ def _sizes(z: np.ndarray) -> list[float]:
 
 def _units(design: Design, law: Law, priors: Mapping[str, Prior]) -> Units:
     """Units of the coefficients: by least squares, with a little of the prior against columns that depend on others."""
-    x, offset = design.rows.x, design.rows.offset
-    spreads = np.array([priors[label][-1] for label in design.labels])
+    x, offset = design.rows.x - law.ordered * design.rows.x.mean(0), design.rows.offset
+    copies = len(design.against) or 1
+    spreads = np.array([priors[label][-1] for label in design.coefficients[::copies]])
     little = 1e-6 * len(x) * (np.var(design.y) if law.of_location else 1.0)
     known = x.T @ x + np.diag(little / spreads**2) if len(spreads) else x.T @ x
     if law.of_location:
         wanted = design.y - offset
+    elif law.ordered:
+        wanted = np.zeros(len(x))
     else:
         level = law.linked(design.y, design.trials * (np.exp(offset) if law.link == "log" else 1.0))
-        wanted = np.full(len(x), level - (offset.mean() if law.link != "log" else 0.0))
-    location = np.linalg.solve(known, x.T @ wanted) if len(spreads) else np.zeros(0)
+        level = level - (offset.mean() if law.link != "log" else 0.0)
+        wanted = np.broadcast_to(level, (len(x), *np.shape(level)))
+    location = np.linalg.solve(known, x.T @ wanted) if len(spreads) else np.zeros((0, *wanted.shape[1:]))
     size = float(np.std(wanted - x @ location)) if law.of_location else 1.0
     turn = np.linalg.inv(np.linalg.cholesky(known / len(x))).T if len(spreads) else np.zeros((0, 0))
     shift = np.linalg.solve(turn, location) * (not law.of_location)
     size = size or float(np.std(design.y)) or 1.0
-    return Units(tuple(location.tolist()), tuple(shift.tolist()), tuple(map(tuple, turn.tolist())), size)
+    turn = np.asarray(np.kron(turn, np.eye(copies)), float)  # each column for each predictor
+    flat = lambda part: tuple(part.ravel().tolist())
+    return Units(flat(location), flat(shift), tuple(map(tuple, turn.tolist())), size)

@@ -8,6 +8,7 @@ them independent, `g/h` stands for `g` and `g:h`.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from jaxtyping import Float, Int
 from vijax.checks import require
 from vijax.data.tables.table_files import read_columns
 from vijax.extras import require_extra
+from vijax.models.formulas.laws import LAWS, Law
 
 BAR = "Write group effects in parentheses: y ~ x + (x | g), or (x || g) where they are independent."
 
@@ -122,6 +124,9 @@ class Design:
       categorical: which of these code categories alone.
       factors: the grouping factors, that with the most effects first.
       rows: the rows of training.
+      levels: the categories of the response in their order, where it is read as one of categories: y are their numbers.
+        Of named ones the base comes first.
+      against: those that have a predictor of their own, against the base; empty where there is one predictor.
       common: what formulae made of the terms outside bars.
       observed: what it made of the response.
     """
@@ -136,14 +141,23 @@ class Design:
     rows: Rows
     common: Any
     observed: Any
+    levels: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+
+    @property
+    def coefficients(self) -> tuple[str, ...]:
+        """Names of the coefficients: of the columns, one after the other, for each predictor."""
+        return tuple(at_level(label, level) for label in self.labels for level in self.against or (None,))
 
     def seen(self, table: Any) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
         """The response of other rows, and their trials; ValueError where its column is missing."""
         frame = frame_of(table)
+        if self.levels:
+            return _numbered(frame, self.response, self.levels), np.ones(len(frame))
         if self.observed.kind == "categoric" and self.response in frame:
             of_second = _texts(frame[self.response].to_numpy()) == str(self.observed.levels[-1])
             return of_second.astype(float), np.ones(len(frame))
-        with _speaking("table"):
+        with _speaking("table", frame):
             matrices = require_extra("formulae", "formula").design_matrices
             return _response(matrices(f"{self.formula.split('~')[0]} ~ 1", frame, na_action="error").response)
 
@@ -154,9 +168,10 @@ class Design:
           ValueError: a column is missing, or has a value that no row of training has.
         """
         frame = frame_of(table)
-        with _speaking("table"):
+        with _speaking("table", frame):
             common = None if self.common is None else self.common.evaluate_new_data(frame)
-            x, offset, _, _ = _columns(common, len(frame))
+            x, offset, labels, _ = _columns(common, len(frame))
+            x = x[:, [label in self.labels for label in labels]]
             bars = [[bar.evaluate_new_data(frame) for bar in factor.bars] for factor in self.factors]
         z = tuple(np.concatenate([_columns(bar, len(frame))[0] for bar in own], 1) for own in bars)
         places = [{level: i for i, level in enumerate(factor.levels)} for factor in self.factors]
@@ -165,12 +180,25 @@ class Design:
         return Rows(x, offset, z, groups)
 
 
-def read(formula: str, table: Any) -> Design:
+def at_level(name: str, level: str | None) -> str:
+    """The name of a coefficient for one category of the response, as Bambi has it.
+
+    >>> at_level("x", "b"), at_level("h[v]", "b"), at_level("x", None)
+    ('x[b]', 'h[v, b]', 'x')
+    """
+    if level is None:
+        return name
+    return f"{name[:-1]}, {level}]" if name.endswith("]") else f"{name}[{level}]"
+
+
+def read(formula: str, table: Any, law: Law = LAWS["gaussian"], base: str | None = None) -> Design:
     """Reads a formula and a table.
 
     Args:
       formula: `response ~ terms`, as `vijax.glmm` describes it.
       table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
+      law: of the response: whether it has categories. Ordered ones have no intercept.
+      base: the category that others are compared with; None takes the first. For named categories.
 
     Raises:
       ValueError: a formula that cannot be read, a column that the table lacks, missing values.
@@ -179,7 +207,7 @@ def read(formula: str, table: Any) -> Design:
     frame = frame_of(table)
     fixed, bars = split(formula)
     matrices = require_extra("formulae", "formula").design_matrices
-    with _speaking("formula"):
+    with _speaking("formula", frame):
         made = matrices(fixed, frame, na_action="error")
         own = {bar: matrices(bar.terms, frame, na_action="error").common for bar in bars}
     x, offset, labels, categorical = _columns(made.common, len(frame))
@@ -189,13 +217,45 @@ def read(formula: str, table: Any) -> Design:
         factors.append(factor)
         z.append(columns)
         groups.append(places)
-    y, trials = _response(made.response)
+    levels: tuple[str, ...] = ()
+    if law.categories:
+        levels = _levels(frame, made.response.name)
+        if base is not None:
+            require(base in levels, "base", f"a category of {made.response.name}: {list(levels)}", repr(base))
+            levels = (base, *(level for level in levels if level != base))
+        y, trials = _numbered(frame, made.response.name, levels), np.ones(len(frame))
+    if law.ordered:
+        slopes = [label != "Intercept" for label in labels]
+        x, categorical = x[:, slopes], tuple(np.array(categorical, bool)[slopes].tolist())
+        labels = tuple(label for label in labels if label != "Intercept")
+    elif not law.categories:
+        y, trials = _response(made.response)
     order = sorted(range(len(factors)), key=lambda i: -len(factors[i].levels) * len(factors[i].labels))
     factors = [factors[i] for i in order]
     rows = Rows(x, offset, tuple(z[i] for i in order), tuple(groups[i] for i in order))
-    return Design(
-        formula, made.response.name, y, trials, labels, categorical, tuple(factors), rows, made.common, made.response
-    )
+    kept = made.common, made.response, levels, levels[1:] if law.named else ()
+    return Design(formula, made.response.name, y, trials, labels, categorical, tuple(factors), rows, *kept)
+
+
+def _levels(frame: Any, response: str) -> tuple[str, ...]:
+    """The categories of a column: in the order of a table of pandas that has one, else by number or letter."""
+    remedy = "Numbers, text or an ordered column of pandas; C(...) and functions of it are not read."
+    require(response in frame, "formula", "a column of categories as the response", repr(response), remedy)
+    column = frame[response]
+    known = column.cat.categories if hasattr(column, "cat") else np.unique(column.to_numpy())
+    found = tuple(_texts(np.asarray(known)).tolist())
+    seen = set(_texts(column.to_numpy()).tolist())
+    return tuple(level for level in found if level in seen)
+
+
+def _numbered(frame: Any, response: str, levels: tuple[str, ...]) -> np.ndarray:
+    """The numbers of categories, from 0."""
+    require_column("table", response, frame)
+    places = {level: i for i, level in enumerate(levels)}
+    texts = _texts(frame[response].to_numpy())
+    bad = [text for text in texts if text not in places]
+    require(not bad, "table", f"categories of {response} that training has: {list(levels)}", repr((bad or [""])[0]))
+    return np.array([places[text] for text in texts], float)
 
 
 def frame_of(table: Any) -> Any:
@@ -230,9 +290,8 @@ def _factor(name: str, bars: Sequence[tuple[Bar, Any]], frame: Any) -> tuple[Fac
 def _names(frame: Any, factor: str) -> np.ndarray:
     """The name of the group of each row: of `g:h` both names."""
     columns = factor.split(":")
-    missing = [name for name in columns if name not in frame]
-    require(not missing, "table", f"a column {(missing or [''])[0]!r}", list(frame.columns))
     for name in columns:
+        require_column("table", name, frame)
         require(not frame[name].isna().any(), "table", f"a group in each row of {name!r}", "missing values")
     texts = [_texts(frame[name].to_numpy()) for name in columns]
     found = texts[0]
@@ -279,16 +338,27 @@ def _response(response: Any) -> tuple[np.ndarray, np.ndarray]:
     return y[:, -1].astype(float), np.ones(len(y))
 
 
+def require_column(argument: str, name: str, frame: Any) -> None:
+    """Raises ValueError where a table has no such column, with the columns that it has and the nearest name."""
+    near = difflib.get_close_matches(str(name), list(map(str, frame.columns)), 1)
+    remedy = f"Did you mean {near[0]!r}?" if near else ""
+    require(name in frame, argument, f"a column {name!r} in the table", f"columns {list(frame.columns)}", remedy)
+
+
 class _speaking:
     """Errors of formulae, as a ValueError that names the argument."""
 
-    def __init__(self, argument: str):
-        self.argument = argument
+    def __init__(self, argument: str, frame: Any):
+        self.argument, self.frame = argument, frame
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, KeyError | NameError):
+            name = error.name if isinstance(error, NameError) else error.args[0]
+            if isinstance(name, str) and name.isidentifier():
+                require_column(self.argument, name, self.frame)
         if isinstance(error, Exception):
             text = " ".join(str(error).split())
             raise ValueError(f"{self.argument}: formulae cannot read it: {text}") from error

@@ -20,10 +20,27 @@ from vijax.models.formulas import formula as formulas
 from vijax.models.formulas.form import Form, form_of
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.priors import Prior, changed, weak
+from vijax.predict.predictive import coordinates
+from vijax.xla import keys
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import kept, quick_jit
 
-Family = Literal["gaussian", "t", "bernoulli", "binomial", "poisson", "negativebinomial", "gamma", "beta"]
+Family = Literal[
+    "gaussian",
+    "t",
+    "bernoulli",
+    "binomial",
+    "poisson",
+    "negativebinomial",
+    "gamma",
+    "beta",
+    "zero_inflated_poisson",
+    "zero_inflated_negativebinomial",
+    "hurdle_poisson",
+    "hurdle_negativebinomial",
+    "cumulative",
+    "categorical",
+]
 NODES = {0: 1, 1: 11, 2: 7, 3: 5}
 """Nodes a dimension of the quadrature over effects of a group, by their number; Laplace's approximation beyond."""
 ENOUGH = {100: 3, 30: 5, 0: 11}
@@ -39,13 +56,28 @@ class Draws(NamedTuple):
 
     Attributes:
       named: coefficients, standard deviations, correlations and parameters of the law by name, (S,) each.
-      effects: effects of the groups by the name of the factor, (S, groups, effects).
+      effects: effects of the groups by the name of the factor, (S, groups, effects): of categories with a base, those
+        of one category after those of another.
       values: the same unknowns in units of size one, as the density has them.
     """
 
     named: dict[str, Float[np.ndarray, " S"]]
     effects: dict[str, Float[np.ndarray, "S J d"]]
     values: dict[str, Any]
+
+
+class GroupEffects(NamedTuple):
+    """Draws of the effects of groups, with the labels that ArviZ gives to axes; names are Bambi's.
+
+    Attributes:
+      values: by name, "1|g" or "x|g": (S, groups), or (S, groups, C) where each of C categories has a predictor.
+      dims: the names of these axes, by the same name.
+      coords: names of the groups, and of the categories, by the name of the axis.
+    """
+
+    values: dict[str, Float[np.ndarray, "S J *C"]]
+    dims: dict[str, list[str]]
+    coords: dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -89,21 +121,46 @@ class Glmm(Model):
         """
         check_key(key)
         require_integers(num_draws=num_draws)
-        key_q, key_effects = jax.random.split(key)
+        key_q, key_effects = keys.two(key)
         free = fit.alg.spec.model.log_density
         known = free is not None and free.variables == self.log_density.variables
         require(known, "fit", "a fit of this model", "another")
-        z = fit.posterior[Z].sample(key_q, (num_draws,))
+        return self._draws_at(fit, coordinates(fit.posterior[Z], key_q, num_draws), key_effects)
+
+    def group_effects(self, fit: Any, z: Any, key: PRNGKeyArray) -> GroupEffects:
+        """Effects of all groups at draws of q: what `Fit.to_arviz` puts beside the unknowns.
+
+        Args:
+          fit: fit of this model.
+          z: draws of its free coordinates, (S, dim).
+          key: random key of the effects.
+        """
+        drawn = self._draws_at(fit, z, key).effects
+        against = self.design.against
+        values, dims, levels = {}, {}, {}
+        last = {f"{self.design.response}_reduced_dim": np.array(against)} if against else {}
+        for factor in self.design.factors:
+            levels[dim := f"{factor.name}__factor_dim"] = np.array(factor.levels)
+            own = drawn[factor.name].reshape(*drawn[factor.name].shape[:2], -1, len(factor.labels))
+            for i, label in enumerate(factor.labels):
+                values[name := f"{label}|{factor.name}"] = own[..., i] if against else own[..., 0, i]
+                dims[name] = [dim, *last]
+        return GroupEffects(values, dims, levels | last)
+
+    def _draws_at(self, fit: Any, z: Any, key: PRNGKeyArray) -> Draws:
+        """The unknowns at draws of q, with effects of all groups drawn given them and the data."""
+        free = fit.alg.spec.model.log_density
         values, named = kept(free, ("unknowns", self.density_form), self._unknowns)(fit.state.hyper, z)
         effects = {}
         if self.design.factors:
-            keys = jax.random.split(key_effects, num_draws)
-            found = self._program(_effects)(values, {n: jnp.asarray(x) for n, x in self.data.items()}, keys)
+            found = self._program(_effects)(values, dict(self.data), key)
             effects = {factor.name: np.asarray(u) for factor, u in zip(self.design.factors, found, strict=True)}
         return Draws({name: np.asarray(x) for name, x in named.items()}, effects, values)
 
-    def predictors(self, draws: Draws, table: Any = None, key: PRNGKeyArray | None = None) -> Float[np.ndarray, "S N"]:
-        """Predictors eta of rows at draws.
+    def predictors(
+        self, draws: Draws, table: Any = None, key: PRNGKeyArray | None = None
+    ) -> Float[np.ndarray, "S N *C"]:
+        """Predictors eta of rows at draws; of categories with a base the log odds of each other one, (S, N, C).
 
         Args:
           draws: of `draws`.
@@ -111,8 +168,11 @@ class Glmm(Model):
           key: random key of the effects of groups that training has not seen.
         """
         rows = self.design.rows if table is None else self.design.rows_of(table)
-        beta = np.stack([draws.named[label] for label in self.design.labels], 1) if self.design.labels else None
-        eta = rows.offset + (beta @ rows.x.T if beta is not None else np.zeros((len(_first(draws.named)), 1)))
+        labels, copies = self.density_form.labels, self.density_form.predictors
+        eta = np.tile(rows.offset[:, None], (len(_first(draws.named)), 1, copies))
+        if labels:
+            beta = np.stack([draws.named[label] for label in labels], 1).reshape(len(eta), -1, copies)
+            eta = eta + rows.x @ beta
         for i, (factor, z, groups) in enumerate(zip(self.design.factors, rows.z, rows.groups, strict=True)):
             known = draws.effects[factor.name]
             if (groups < 0).any():
@@ -121,8 +181,8 @@ class Glmm(Model):
                 own = np.where((groups < 0)[:, None], new, known[:, groups])
             else:
                 own = known[:, groups]
-            eta = eta + np.einsum("nd,snd->sn", z, own)
-        return eta
+            eta = eta + np.einsum("nd,sncd->snc", z, own.reshape(*own.shape[:2], copies, -1))
+        return eta if self.design.against else eta[..., 0]
 
     def _new_effects(self, draws: Draws, i: int, rows: formulas.Rows, key: Any) -> Float[np.ndarray, "S N d"]:
         """Effects of groups that are not known, from their law: one draw for each row."""
@@ -153,20 +213,21 @@ class Glmm(Model):
           num_draws: number of draws.
         """
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
-        keys = jax.random.split(key, 3)
-        draws = self.draws(fit, keys[0], num_draws)
-        eta = self.predictors(draws, table, keys[1])
+        key_draws, key_new, key_data = keys.several(key, 3)
+        draws = self.draws(fit, key_draws, num_draws)
+        eta = self.predictors(draws, table, key_new)
         trials = self.design.trials if table is None else np.ones(eta.shape[1])
-        mean = self.law.mean(eta) * trials
-        drawn = self._responses(draws, eta, trials, keys[2])
+        mean = self.law.mean(self.density_form.others(draws.named), eta)
+        mean = mean if self.design.levels else mean * trials
+        drawn = self._responses(draws, eta, trials, key_data)
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         low, high = np.quantile(mean, ends, axis=0)
-        lowest, highest = np.quantile(drawn, ends, axis=0)
+        lowest, highest = (None, None) if self.design.against else np.quantile(drawn, ends, axis=0)
         return Prediction(mean.mean(0), mean.std(0), low, high, lowest, highest, level)
 
     def replicated(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Float[np.ndarray, "S N"]:
-        """Responses drawn for the rows of training, for predictive checks."""
-        key_draws, key_data = jax.random.split(key)
+        """Responses drawn for the rows of training, for predictive checks; of categories their numbers."""
+        key_draws, key_data = keys.two(key)
         draws = self.draws(fit, key_draws, num_draws)
         return self._responses(draws, self.predictors(draws), self.design.trials, key_data)
 
@@ -175,17 +236,16 @@ class Glmm(Model):
     ) -> Float[np.ndarray, "S N"]:
         """Log likelihoods of rows at draws, given the effects of their groups, for `vijax.trust.loo`. None takes the
         rows of training."""
-        key_draws, key_new = jax.random.split(key)
+        key_draws, key_new = keys.two(key)
         draws = self.draws(fit, key_draws, num_draws)
-        aux = {name: jnp.asarray(draws.named[name]) for name in self.law.aux}
-        y, trials = map(jnp.asarray, (self.design.y, self.design.trials) if table is None else self.design.seen(table))
-        eta = jnp.asarray(self.predictors(draws, table, key_new), jnp.result_type(float))
+        aux = self.density_form.others(draws.named)
+        y, trials = (self.design.y, self.design.trials) if table is None else self.design.seen(table)
+        eta = self.predictors(draws, table, key_new).astype(jnp.result_type(float))
         return np.asarray(self._program(_log_lik)(aux, eta, y, trials)) * (self.weights if table is None else 1.0)
 
     def _responses(self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any) -> Float[np.ndarray, "S N"]:
-        aux = {name: jnp.asarray(draws.named[name]) for name in self.law.aux}
-        at, keys = jnp.asarray(eta, jnp.result_type(float)), jax.random.split(key, len(eta))
-        return np.asarray(self._program(_responses)(aux, at, keys, jnp.asarray(trials)))
+        aux = self.density_form.others(draws.named)
+        return np.asarray(self._program(_responses)(aux, eta.astype(jnp.result_type(float)), key, trials))
 
     def _program(self, make: Callable[[Form], Callable[..., Any]]) -> Callable[..., Any]:
         """A program of all draws at once, made once for equal regressions."""
@@ -203,24 +263,25 @@ class Glmm(Model):
 
 
 class Prediction(NamedTuple):
-    """Predictions of rows, (N,) each.
+    """Predictions of rows, (N,) each; of categories the first four are (N, K), in the order of `model.design.levels`.
 
     Attributes:
-      mean: mean of the expected response.
+      mean: mean of the expected response; of categories their probabilities.
       sd: its standard deviation.
       low: lower ends of the intervals of the expected response.
       high: upper ends.
-      lowest: lower ends of the intervals of the response itself.
+      lowest: lower ends of the intervals of the response itself; of ordered categories their numbers, from 0; None of
+        categories without an order.
       highest: upper ends.
       level: the probability of the intervals.
     """
 
-    mean: Float[np.ndarray, " N"]
-    sd: Float[np.ndarray, " N"]
-    low: Float[np.ndarray, " N"]
-    high: Float[np.ndarray, " N"]
-    lowest: Float[np.ndarray, " N"]
-    highest: Float[np.ndarray, " N"]
+    mean: Float[np.ndarray, " N *K"]
+    sd: Float[np.ndarray, " N *K"]
+    low: Float[np.ndarray, " N *K"]
+    high: Float[np.ndarray, " N *K"]
+    lowest: Float[np.ndarray, " N"] | None
+    highest: Float[np.ndarray, " N"] | None
     level: float
 
 
@@ -233,6 +294,7 @@ def glmm(
     priors: Mapping[str, Sequence[Any]] | None = None,
     weights: Any = None,
     nodes: int | None = None,
+    base: str | None = None,
 ) -> Glmm:
     """A generalised linear model with effects of groups, by a formula.
 
@@ -244,14 +306,20 @@ def glmm(
         (extra `formula`).
       table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
       family: law of the response. Links are the identity for "gaussian" and "t", the logit for "bernoulli", "binomial"
-        and "beta", the logarithm for the others.
+        and "beta", the logarithm for the others. "zero_inflated_..." counts with probability psi and is zero else;
+        "hurdle_..." is not zero with probability psi. "cumulative" is for ordered categories (numbers, text in the
+        order of the alphabet, an ordered column of pandas): logit P(y <= k) = threshold[k] - eta, without an intercept.
+        "categorical" is for categories without an order: log P(y = k) / P(y = base) is a predictor of its own for each
+        k, with coefficients and effects of groups "x[k]", "1|g_sigma[k]"; effects of different k are independent.
       priors: priors in place of the weakly informative ones of Bambi's rule (`model.priors`), by name: {"x": ("normal",
         0, 1), "1|g_sigma": ("half_normal", 2), "corr|g": ("lkj", 2)}. The intercept has its prior at the means of all
-        columns.
+        columns, and so have thresholds.
       weights: a column, or an array: a row of weight 2 counts as two rows.
       nodes: nodes a dimension of the quadrature over the effects of a group; None takes 11, 7 or 5 for one, two or
         three effects of one factor, down to 3 where groups have 100 rows, else 1, which is Laplace's approximation. Not
         used for "gaussian", whose integrals are exact.
+      base: the category with which "categorical" compares the others; None takes the first, as numbers, letters or a
+        column of pandas have them in order.
 
     Returns:
       A `Model`, a log density of its coefficients and of the spreads of its groups, whose effects are integrated out.
@@ -270,7 +338,9 @@ def glmm(
     >>> model.free.derived and list(model.priors)
     ['Intercept', 'x', '1|g_sigma', 'sigma']
     """
-    design, law = formulas.read(formula, table), LAWS[family]
+    law = LAWS[family]
+    require(base is None or law.named, "base", 'None, but for family "categorical"', repr(base))
+    design = formulas.read(formula, table, law, base)
     _check(design, law)
     weights = _weights(weights, table, len(design.y))
     _check_size(design)
@@ -286,7 +356,7 @@ def glmm(
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     data = _data(design, law, form, weights)
     found = Glmm(**parts, design=design, priors=known, data=data, density_form=form, weights=weights)
-    object.__setattr__(found, "queries", {**found.queries, "predict": found.predict})
+    object.__setattr__(found, "queries", {**found.queries, "predict": found.predict, "beside": found.group_effects})
     return found
 
 
@@ -318,12 +388,17 @@ def _nodes(design: formulas.Design) -> int:
         return 1
     rows = np.quantile(np.bincount(design.rows.groups[0]), 0.1)
     most = next(most for least, most in ENOUGH.items() if rows >= least)
-    return min(NODES.get(len(design.factors[0].labels), 1), most)
+    return min(NODES.get(_width(design, design.factors[0]), 1), most)
+
+
+def _width(design: formulas.Design, factor: formulas.Factor) -> int:
+    """The number of effects of a group."""
+    return len(factor.labels) * (len(design.against) or 1)
 
 
 def _check_size(design: formulas.Design) -> None:
     """Raises ValueError where effects beside those of the largest factor are too many."""
-    sizes = {factor.name: len(factor.levels) * len(factor.labels) for factor in design.factors}
+    sizes = {factor.name: len(factor.levels) * _width(design, factor) for factor in design.factors}
     rest = sum(sizes.values()) - max(sizes.values(), default=0)
     expected = f"at most {MOST_DENSE:,} effects beside those of the largest factor, whose matrix is dense"
     require(rest <= MOST_DENSE, "formula", expected, sizes)
@@ -332,7 +407,11 @@ def _check_size(design: formulas.Design) -> None:
 def _weights(weights: Any, table: Any, size: int) -> Float[np.ndarray, " N"]:
     if weights is None:
         return np.ones(size)
-    found = np.asarray(formulas.frame_of(table)[weights] if isinstance(weights, str) else weights, float)
+    if isinstance(weights, str):
+        frame = formulas.frame_of(table)
+        formulas.require_column("weights", weights, frame)
+        weights = frame[weights]
+    found = np.asarray(weights, float)
     require(found.shape == (size,), "weights", f"one for each of the {size} rows", f"shape {found.shape}")
     require((found >= 0) & np.isfinite(found), "weights", "finite numbers that are not negative", found)
     return found
@@ -341,9 +420,10 @@ def _weights(weights: Any, table: Any, size: int) -> Float[np.ndarray, " N"]:
 def _data(design: formulas.Design, law: Law, form: Form, weights: np.ndarray) -> dict[str, np.ndarray]:
     """Rows by group, padded with rows of weight zero; of a normal law the triangular factors of the groups' rows."""
     location, turn = np.array(form.units.location), np.array(form.units.turn).reshape(2 * [len(form.labels)])
-    x, offset = design.rows.x @ turn, design.rows.offset
+    turn = turn[:: form.predictors, :: form.predictors]
+    x, offset = (design.rows.x - law.ordered * np.array(form.centre)) @ turn, design.rows.offset
     x = np.where(np.ptp(x, axis=0) < 1e-9 * np.abs(x).max(0, initial=0.0), x[:1], x)  # a constant, without rounding
-    z = {f"z{i}": z / np.array(form.effects[i].sizes) for i, z in enumerate(design.rows.z)}
+    z = {f"z{i}": z / np.array(form.effects[i].sizes[: z.shape[1]]) for i, z in enumerate(design.rows.z)}
     y = (design.y - offset - design.rows.x @ location) / form.units.size if law.of_location else design.y
     rows = {"x": x, "y": y, "weight": weights, **(z or {"z0": np.zeros((len(x), 0))})}
     normal = law.name == "gaussian" and len(z) < 2
@@ -394,7 +474,12 @@ def _first(named: Mapping[str, np.ndarray]) -> np.ndarray:
 # --- programs over draws: form -> function ------------------------------------------------------------------------
 def _effects(form: Form) -> Callable[..., Any]:
     of_draw = lambda data, values, key: form.effects_of(values, data, key)
-    return lambda values, data, keys: jax.lax.map(lambda given: of_draw(data, *given), (values, keys))
+
+    def effects(values: Any, data: Any, key: Any) -> Any:
+        keys = jax.random.split(key, len(jax.tree.leaves(values)[0]))
+        return jax.lax.map(lambda given: of_draw(data, *given), (values, keys))
+
+    return effects
 
 
 def _log_lik(form: Form) -> Callable[..., Any]:
@@ -405,4 +490,8 @@ def _log_lik(form: Form) -> Callable[..., Any]:
 
 def _responses(form: Form) -> Callable[..., Any]:
     draw = lambda aux, trials, key, eta: LAWS[form.law].of(aux, trials).sample(key, eta)  # type: ignore[misc]
-    return lambda aux, eta, keys, trials: jax.vmap(lambda *of: draw(of[0], trials, *of[1:]))(aux, keys, eta)
+
+    def responses(aux: Any, eta: Any, key: Any, trials: Any) -> Any:
+        return jax.vmap(lambda *of: draw(of[0], trials, *of[1:]))(aux, jax.random.split(key, len(eta)), eta)
+
+    return responses

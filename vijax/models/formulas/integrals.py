@@ -1,5 +1,9 @@
 """Integrals over the effects v ~ N(0, I) of one group: log of the integral of N(v; 0, I) prod_n p(y_n | a_n + B_n v).
 
+a_n is a number and B_n a row, or a_n has C predictors of one row and B_n has a row for each: with the gradients g_n and
+the Hessians -W_n, C x C, of log p(y_n | eta) in its predictors, the integrand has the gradient sum_n B_n' g_n - v and
+the curvature I + sum_n B_n' W_n B_n.
+
 A normal law has it in closed form. For other laws it is adaptive Gauss-Hermite quadrature (Naylor and Smith 1982;
 Pinheiro and Chao 2006, equation 7): nodes about the mode of the integrand, in units of its curvature there. One node is
 Laplace's approximation.
@@ -20,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-LogLik = Callable[[Any, Float[Array, " n"]], Float[Array, " n"]]
+LogLik = Callable[[Any, Float[Array, " n *C"]], Float[Array, " n"]]
 """(parameters, predictors of rows) -> log likelihoods of rows."""
 
 LOG_2PI = math.log(2 * math.pi)
@@ -48,20 +52,20 @@ def law_of_normal(
 
 
 def by_quadrature(
-    log_lik: LogLik, parameters: Any, a: Float[Array, " n"], b: Float[Array, "n d"], nodes: int
+    log_lik: LogLik, parameters: Any, a: Float[Array, " n *C"], b: Float[Array, "n *C d"], nodes: int
 ) -> Float[Array, ""]:
     """The integral for any law, by so many nodes a dimension."""
-    if b.shape[1] == 0:
+    if b.shape[-1] == 0:
         return jnp.sum(log_lik(parameters, a))
     mode, factor = mode_of(log_lik, parameters, a, b)
-    places, log_weights = _grid(nodes, b.shape[1])
+    places, log_weights = _grid(nodes, b.shape[-1])
     v = mode[None] + jax.vmap(lambda t: backward(factor, t))(jnp.asarray(places, b.dtype))
     inside = jax.vmap(lambda v: joint(log_lik, parameters, a, b, v))(v)
     return jax.nn.logsumexp(inside + jnp.asarray(log_weights, b.dtype)) - _log_det(factor)
 
 
 def mode_of(
-    log_lik: LogLik, parameters: Any, a: Float[Array, " n"], b: Float[Array, "n d"]
+    log_lik: LogLik, parameters: Any, a: Float[Array, " n *C"], b: Float[Array, "n *C d"]
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
     """The mode of the integrand, and the factor of its curvature there."""
     fixed = jax.lax.stop_gradient((parameters, a, b))
@@ -70,7 +74,7 @@ def mode_of(
         lambda v: _slopes(log_lik, *fixed, v),
         lambda factor, x: backward(factor, forward(factor, x)),
         lambda factor, x: jnp.sum(forward(factor, x) ** 2),
-        jnp.zeros(b.shape[1], b.dtype),
+        jnp.zeros(b.shape[-1], b.dtype),
     )
     found = jax.lax.stop_gradient(found)
     slope, _ = _slopes(log_lik, parameters, a, b, found)
@@ -85,11 +89,36 @@ def joint(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> Flo
 
 
 def _slopes(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> tuple[Array, Array]:
-    """The gradient, and the factor of the curvature; where a law bends upwards, of what is left without that."""
-    along = lambda eta: jnp.sum(log_lik(parameters, eta))  # row by row, so its Hessian is diagonal
-    slope, bend = jax.jvp(jax.grad(along), (a + b @ v,), (jnp.ones_like(a),))
-    weights = jnp.maximum(-bend, 0.0)
-    return b.T @ slope - v, cholesky((b.T * weights[None]) @ b + jnp.eye(v.size, dtype=b.dtype))
+    """The gradient, and the factor of the curvature."""
+    slope, weights = slopes_of_rows(log_lik, parameters, a + b @ v)
+    flat = b.reshape(-1, v.size)
+    weighted = weighted_by(weights, b.reshape(*weights.shape[:2], v.size)).reshape(flat.shape)
+    return slope.reshape(-1) @ flat - v, cholesky(weighted.T @ flat + jnp.eye(v.size, dtype=b.dtype))
+
+
+def slopes_of_rows(log_lik: LogLik, parameters: Any, eta: Float[Array, " n *C"]) -> tuple[Array, Float[Array, "n C C"]]:
+    """The gradient in eta, and minus the Hessian of each row; where a law of one predictor bends upwards, zero."""
+    up = jax.grad(lambda eta: jnp.sum(log_lik(parameters, eta)))  # row by row, so one tangent asks all rows
+    if eta.ndim == 1:
+        slope, bend = jax.jvp(up, (eta,), (jnp.ones_like(eta),))
+        return slope, jnp.maximum(-bend, 0.0)[:, None, None]
+    asked = lambda e: jax.jvp(up, (eta,), (jnp.broadcast_to(e, eta.shape),))[1]
+    return up(eta), -jax.vmap(asked, out_axes=2)(jnp.eye(eta.shape[1], dtype=eta.dtype))
+
+
+def weighted_by(weights: Float[Array, "n C C"], columns: Float[Array, "n C d"]) -> Float[Array, "n C d"]:
+    """W_n B_n of each row."""
+    return jnp.sum(weights[..., None] * columns[:, None], 2)
+
+
+def spread_out(z: Float[Array, "n d"], copies: int) -> Float[Array, "n C C*d"]:
+    """I (x) z_n of each row: the effects of one predictor after those of another.
+
+    >>> spread_out(jnp.array([[1.0, 2.0]]), 2)[0].tolist()
+    [[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.0, 2.0]]
+    """
+    apart = jnp.eye(copies, dtype=z.dtype)[None, :, :, None] * z[:, None, None]
+    return apart.reshape(len(z), copies, -1)
 
 
 MOST_STEPS, ARRIVED = 50, 1e-4

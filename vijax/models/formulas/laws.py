@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 
+from vijax.families.scalar.poisson import poisson_values
 from vijax.inference import likelihood
 from vijax.inference.likelihood import Likelihood
 
@@ -27,12 +28,16 @@ class Law:
 
     Attributes:
       name: its name.
-      link: "identity", "log" or "logit": the function of the mean that eta is.
-      aux: names of its parameters beside eta, all positive.
+      link: "identity", "log" or "logit": the function of the mean that eta is, of the mean without zeros of its own, or
+        of the odds of a higher category; "softmax": log odds of each category against the base.
+      aux: names of its parameters beside eta, of the supports in `SUPPORTS`.
       expected: the responses that it allows, in words.
       allows: (responses, trials) -> which of them it allows.
       of: (parameters, trials) -> the likelihood of a row.
       of_location: True where y may be moved and stretched: eta, sigma and y have one unit.
+      of_mean: (parameters, eta) -> the mean of y, where it is not the inverse of the link.
+      categories: "ordered", of whose cutpoints the intercept is a part; or "named", the first of them the base, where
+        eta has a column for each other.
     """
 
     name: str
@@ -42,17 +47,35 @@ class Law:
     allows: Callable[[np.ndarray, np.ndarray], np.ndarray]
     of: Callable[[Aux, Any], Likelihood]
     of_location: bool = False
+    of_mean: Callable[[Aux, Any], Any] | None = None
+    categories: Literal["", "ordered", "named"] = ""
+
+    @property
+    def ordered(self) -> bool:
+        """True for ordered categories."""
+        return self.categories == "ordered"
+
+    @property
+    def named(self) -> bool:
+        """True for categories against a base."""
+        return self.categories == "named"
 
     def log_prob(self, aux: Aux, trials: Any, y: Any, eta: Any) -> Float[Array, ""]:
         """log p(y | eta) of one row."""
         return self.of(aux, trials).log_prob(y, eta)
 
-    def mean(self, eta: Any) -> Any:
-        """The mean of y, of a proportion per trial."""
+    def mean(self, aux: Aux, eta: Float[np.ndarray, "S N *C"]) -> Float[np.ndarray, "S N *K"]:
+        """The mean of y at draws of parameters, (S,) each: of a proportion per trial, of categories the probability of
+        each, (S, N, K)."""
+        if self.of_mean is not None:
+            return self.of_mean({name: np.asarray(x)[:, None] for name, x in aux.items()}, eta)
         return np.exp(eta) if self.link == "log" else expit(eta) if self.link == "logit" else eta
 
-    def linked(self, y: np.ndarray, trials: np.ndarray) -> float:
+    def linked(self, y: np.ndarray, trials: np.ndarray) -> float | np.ndarray:
         """The predictor at which the mean is that of the data, a little inside its range."""
+        if self.named:
+            logs = np.log(np.bincount(y.astype(int)) + 0.5)
+            return logs[1:] - logs[0]
         mean = y.sum() / trials.sum()
         inside = 0.5 / trials.sum()
         if self.link == "log":
@@ -91,8 +114,113 @@ def _beta(aux: Aux, trials: Any) -> Likelihood:
     return Likelihood(log_prob, "beta", sample=sample)
 
 
+def _categorical(aux: Aux, trials: Any) -> Likelihood:
+    """log p(y = k) = eta_k - log(1 + sum_j e^eta_j), eta_0 = 0 of the base (McFadden 1974, equation 12)."""
+    whole = lambda z: jnp.concatenate([jnp.zeros((*z.shape[:-1], 1), z.dtype), z], -1)
+
+    def log_prob(y: Any, z: Float[Array, " *C"]) -> Array:
+        z = z.reshape(-1)
+        own = jnp.where(jnp.arange(1, z.size + 1) == y, z, 0.0)
+        return jnp.sum(own) - jax.nn.logsumexp(whole(z))
+
+    sample = lambda key, z: jax.random.categorical(key, whole(z)).astype(z.dtype)
+    return Likelihood(log_prob, "categorical", sample=sample)
+
+
 def _counts(y: np.ndarray, trials: np.ndarray) -> np.ndarray:
     return (y >= 0) & (y == np.floor(y))
+
+
+def _with_zeros(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likelihood]:
+    """A law of counts with probability psi, else zero (Lambert 1992, equation 1; psi is one less Lambert's p)."""
+
+    def law(aux: Aux, trials: Any) -> Likelihood:
+        psi, counts = aux["psi"], of(aux, trials)
+
+        def log_prob(y: Any, z: Array) -> Array:
+            counted = jnp.log(psi) + counts.log_prob(y, z)
+            return jnp.where(y == 0, jnp.logaddexp(jnp.log1p(-psi), counted), counted)
+
+        def sample(key: PRNGKeyArray, z: Array) -> Array:
+            key_counts, key_zero = jax.random.split(key)
+            return jnp.where(jax.random.bernoulli(key_zero, psi, z.shape), counts.sample(key_counts, z), 0.0)  # type: ignore[misc]
+
+        return Likelihood(log_prob, f"zero-inflated {counts.name}", sample=sample)
+
+    return law
+
+
+def _hurdle(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likelihood]:
+    """A law of counts given that they are not zero with probability psi, else zero (Mullahy 1986, section 2)."""
+
+    def law(aux: Aux, trials: Any) -> Likelihood:
+        psi, counts = aux["psi"], of(aux, trials)
+
+        def log_prob(y: Any, z: Array) -> Array:
+            counted = jnp.log(psi) + counts.log_prob(y, z) - _log_some(counts, z)
+            return jnp.where(y == 0, jnp.log1p(-psi), counted)
+
+        def sample(key: PRNGKeyArray, z: Array) -> Array:
+            key_counts, key_zero = jax.random.split(key)
+            some = _above_zero(key_counts, z, aux.get("alpha"))
+            return jnp.where(jax.random.bernoulli(key_zero, psi, z.shape), some, 0.0)
+
+        return Likelihood(log_prob, f"hurdle {counts.name}", sample=sample)
+
+    return law
+
+
+def _log_some(counts: Likelihood, z: Any) -> Array:
+    """log P(y > 0)."""
+    none = counts.log_prob(jnp.zeros_like(z), z)
+    return jnp.log(-jnp.expm1(jnp.minimum(none, -1e-20)))  # where it is less, its logarithm is still finite
+
+
+def _above_zero(key: PRNGKeyArray, z: Array, alpha: Any) -> Array:
+    """Counts that are not zero, of the Poisson law, or of the negative binomial law where there is an alpha.
+
+    A count is the number of arrivals in one unit of time at a rate: e^z, or one of a gamma law of that mean and shape
+    alpha. The first arrival before time one is drawn by inversion, then the rate given it, then the others."""
+    key_first, key_rate, key_others = jax.random.split(key, 3)
+    mean, u = jnp.exp(z), jax.random.uniform(key_first, z.shape, z.dtype)
+    if alpha is None:
+        first = -jnp.log1p(u * jnp.expm1(-mean)) / mean
+        rate = mean
+    else:
+        none = -alpha * jnp.log1p(mean / alpha)  # log P(y = 0)
+        first = jnp.expm1(-jnp.log1p(u * jnp.expm1(none)) / alpha) * alpha / mean
+        rate = jax.random.gamma(key_rate, alpha + 1.0, z.shape, z.dtype) / (alpha / mean + first)
+    return 1.0 + poisson_values(key_others, rate * jnp.clip(1.0 - first, 0.0, 1.0)).astype(z.dtype)
+
+
+def _mean_of_hurdle(aux: Aux, eta: Any) -> Any:
+    mean = np.exp(eta)
+    none = -aux["alpha"] * np.log1p(mean / aux["alpha"]) if "alpha" in aux else -mean
+    return aux["psi"] * mean / -np.expm1(none)
+
+
+def _of_categories(aux: Aux, eta: Any) -> Any:
+    """Probabilities of ordered categories."""
+    below = expit(aux["threshold"] - eta[..., None])
+    ends = np.zeros((*below.shape[:-1], 1))
+    return np.diff(np.concatenate([ends, below, 1 + ends], -1))
+
+
+def _of_named(aux: Aux, eta: Any) -> Any:
+    """Probabilities of categories, that of the base first."""
+    return softmax(np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], -1), -1)
+
+
+def _poisson(aux: Aux, trials: Any) -> Likelihood:
+    return likelihood.poisson_log()
+
+
+def _negative_binomial(aux: Aux, trials: Any) -> Likelihood:
+    return likelihood.negative_binomial(aux["alpha"])
+
+
+def _inflated_mean(aux: Aux, eta: Any) -> Any:
+    return aux["psi"] * np.exp(eta)
 
 
 _COUNTS = "counts 0, 1, 2, ..."
@@ -126,14 +254,63 @@ LAWS = {
             lambda y, n: _counts(y, n) & (y <= n),
             _binomial,
         ),
-        Law("poisson", "log", (), _COUNTS, _counts, lambda aux, n: likelihood.poisson_log()),
+        Law("poisson", "log", (), _COUNTS, _counts, _poisson),
+        Law("negativebinomial", "log", ("alpha",), _COUNTS, _counts, _negative_binomial),
         Law(
-            "negativebinomial",
+            "zero_inflated_poisson",
             "log",
-            ("alpha",),
+            ("psi",),
             _COUNTS,
             _counts,
-            lambda aux, n: likelihood.negative_binomial(aux["alpha"]),
+            _with_zeros(_poisson),
+            of_mean=_inflated_mean,
+        ),
+        Law(
+            "zero_inflated_negativebinomial",
+            "log",
+            ("alpha", "psi"),
+            _COUNTS,
+            _counts,
+            _with_zeros(_negative_binomial),
+            of_mean=_inflated_mean,
+        ),
+        Law(
+            "hurdle_poisson",
+            "log",
+            ("psi",),
+            _COUNTS,
+            _counts,
+            _hurdle(_poisson),
+            of_mean=_mean_of_hurdle,
+        ),
+        Law(
+            "hurdle_negativebinomial",
+            "log",
+            ("alpha", "psi"),
+            _COUNTS,
+            _counts,
+            _hurdle(_negative_binomial),
+            of_mean=_mean_of_hurdle,
+        ),
+        Law(
+            "cumulative",
+            "logit",
+            ("threshold",),
+            "two ordered categories or more",
+            lambda y, n: _counts(y, n) & (y.max() > 0),
+            lambda aux, n: likelihood.ordinal_logit(aux["threshold"]),
+            of_mean=_of_categories,
+            categories="ordered",
+        ),
+        Law(
+            "categorical",
+            "softmax",
+            (),
+            "two categories or more",
+            lambda y, n: _counts(y, n) & (y.max() > 0),
+            _categorical,
+            of_mean=_of_named,
+            categories="named",
         ),
         Law(
             "gamma",
@@ -147,4 +324,7 @@ LAWS = {
     )
 }
 """The laws by name. `nu` are degrees of freedom, `alpha` of counts r of variance m + m^2 / r and of the gamma law its
-shape, `kappa` the precision of a beta law."""
+shape, `kappa` the precision of a beta law; `psi` is the probability that a row counts at all (zero-inflated), or that
+its count is not zero (hurdle); `threshold` are the cutpoints of ordered categories."""
+SUPPORTS = {"psi": "unit interval", "threshold": "ordered"}
+"""Supports of parameters that are not positive."""

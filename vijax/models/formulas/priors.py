@@ -3,7 +3,8 @@
 The rule is that of Capretto et al. (2022), "Bambi: a simple interface for fitting Bayesian linear models in Python",
 section 3.1: with s the standard deviation of the response (1 where the link is not the identity), a coefficient of
 column x has N(0, (2.5 s / sd(x))^2), the intercept at the mean of all columns N(mean, ...), the standard deviation of a
-group effect a half-normal law of that scale.
+group effect a half-normal law of that scale. Cutpoints between ordered categories have N(t, 1) at the mean of all
+columns, t from -2 to 2 in equal steps, where they increase.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array
 
 from vijax.checks import require
-from vijax.models.formulas.formula import Design
+from vijax.models.formulas.formula import Design, at_level
 from vijax.models.formulas.laws import Law
 
 Prior = tuple[str, *tuple[float, ...]]
@@ -31,7 +32,7 @@ class Kind(NamedTuple):
 
     Attributes:
       arguments: its numbers, in words.
-      support: "real", "positive" or "correlation".
+      support: "real", "positive", "unit interval" or "correlation".
       log_prob: (x, its numbers) -> log density.
     """
 
@@ -59,6 +60,7 @@ KINDS = {
     "half_cauchy": Kind("scale", "positive", lambda x, sd: TWICE + stats.cauchy.logpdf(x, 0.0, sd)),
     "exponential": Kind("rate", "positive", lambda x, rate: stats.expon.logpdf(x, 0.0, 1 / rate)),
     "gamma": Kind("shape, rate", "positive", lambda x, shape, rate: stats.gamma.logpdf(x, shape, 0.0, 1 / rate)),
+    "beta": Kind("alpha, beta", "unit interval", stats.beta.logpdf),
     "lkj": Kind("concentration", "correlation", _lkj),
 }
 """Families of priors by name."""
@@ -66,6 +68,7 @@ AUX: dict[str, Prior] = {
     "nu": ("gamma", 2.0, 0.1),
     "alpha": ("half_cauchy", 1.0),
     "kappa": ("half_cauchy", 1.0),
+    "psi": ("beta", 2.0, 2.0),
 }
 
 
@@ -83,18 +86,24 @@ def weak(design: Design, law: Law) -> dict[str, Prior]:
     means = dict(zip(labels, x.mean(0), strict=True))
     intercept = math.sqrt((2.5 * unit) ** 2 + sum((sd * means[label]) ** 2 for label, sd in slopes.items()))
     found: dict[str, Prior] = {}
+    levels = design.against or (None,)
     for i, label in enumerate(labels):
         if law.link == "logit" and law.name != "beta":  # on a scale of probabilities the data say nothing of the unit
             sd = 1.5 if label == "Intercept" else 1.0 if design.categorical[i] else 1 / _sd(x[:, i])
         else:
             sd = intercept if label == "Intercept" else slopes[label]
-        found[label] = ("normal", centre if label == "Intercept" else 0.0, sd)
+        for level in levels:
+            found[at_level(label, level)] = ("normal", centre if label == "Intercept" else 0.0, sd)
     for factor, z in zip(design.factors, design.rows.z, strict=True):
-        for i, label in enumerate(factor.labels):
-            sd = intercept if label == "1" else 2.5 * unit / _sd(z[:, i])
-            found[f"{label}|{factor.name}_sigma"] = ("half_normal", sd)
+        for level in levels:
+            for i, label in enumerate(factor.labels):
+                sd = intercept if label == "1" else 2.5 * unit / _sd(z[:, i])
+                found[at_level(f"{label}|{factor.name}_sigma", level)] = ("half_normal", sd)
         if max(factor.blocks) > 1:
             found[f"corr|{factor.name}"] = ("lkj", 1.0)
+    if law.ordered:
+        places = np.round(np.linspace(-2, 2, len(design.levels) - 1), 2)
+        return found | {f"threshold[{i}]": ("normal", float(at), 1.0) for i, at in enumerate(places)}
     own = {"sigma": ("half_student_t", 4.0, unit), **AUX}
     return found | {name: own[name] for name in law.aux}
 

@@ -59,8 +59,11 @@ class StructuredAutoencoder(Model):
 
     def generate(self, fit: Any, key: PRNGKeyArray, num_draws: int) -> Array:
         """E[x | decoder(latent)] at draws of the latent from the fitted model: globals from their posterior, the other
-        local by its probabilities, the latent given both. Raises ValueError: no draw is asked for; locals other than
-        the latent and one class."""
+        local by its probabilities, the latent given both.
+
+        Raises:
+          ValueError: no draw is asked for; locals other than the latent and one class.
+        """
         require_integers(num_draws=num_draws)
         program = kept(self, ("generate", num_draws), lambda of: step_jit(_generating(of, num_draws)))
         return self.decoded(fit, program(fit.posterior, key))

@@ -1,1 +1,2 @@
-"""Models of sequences: hidden Markov models, factorial ones, linear-Gaussian state spaces."""
+"""Models of sequences: hidden Markov models, factorial and autoregressive ones, linear-Gaussian state spaces, switching
+ones."""

@@ -108,10 +108,11 @@ def steps_like(check: Any, example: Any, needs_data: str = "") -> Any:
 
 def observed(layout: Steps, data: Any) -> Float[Array, "N T D"]:
     """Observations, NaN on steps that do not exist."""
-    return _padded(layout.y, layout)
+    return padded(layout.y, layout)
 
 
-def _padded(y: Float[Array, "N T D"], layout: Steps) -> Float[Array, "N T D"]:
+def padded(y: Float[Array, "N T D"], layout: Any) -> Float[Array, "N T D"]:
+    """Observations with NaN in padding."""
     return jnp.where(layout.mask[..., None], y, jnp.nan)
 
 
@@ -144,13 +145,13 @@ def last_of(values: Array, mask: Bool[Array, "N T"]) -> Array:
     return values[jnp.arange(len(mask)), jnp.maximum(mask.sum(axis=1) - 1, 0)]
 
 
-def _after(layout: Steps, num_steps: int) -> Steps:
+def after(layout: Steps, num_steps: int) -> Steps:
     """The layout of the next steps: totals are those of the last existing step."""
     y = jnp.broadcast_to(last_of(layout.y, layout.mask)[:, None], (len(layout.y), num_steps, layout.y.shape[-1]))
     return Steps(y, jnp.ones(y.shape[:2], bool))
 
 
-def _paths_after(
+def paths_after(
     states: Int[Array, "N T"],
     mask: Bool[Array, "N T"],
     initial: Float[Array, " K"],
@@ -179,13 +180,13 @@ def hidden_markov(emission: Emission, check: Any) -> Generative | None:
     def data(hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray) -> Float[Array, "N T D"]:
         one = lambda k, y, key: draw(values["components"], k, y, key)
         keys = jax.random.split(key, layout.mask.shape)
-        return _padded(jax.vmap(jax.vmap(one))(local["z"], layout.y, keys), layout)
+        return padded(jax.vmap(jax.vmap(one))(local["z"], layout.y, keys), layout)
 
     def ahead(
         hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
     ) -> tuple[Values, Steps]:
         laws = values["initial"], values["transition"]
-        return {"z": _paths_after(local["z"], layout.mask, *laws, num_steps, key)}, _after(layout, num_steps)
+        return {"z": paths_after(local["z"], layout.mask, *laws, num_steps, key)}, after(layout, num_steps)
 
     needs = "whose steps have totals of their own" if emission.has_totals else ""
     return Generative(steps_like(check, emission.example, needs), data, local, observed, ahead=ahead)
@@ -206,7 +207,7 @@ def factorial(dim: int, num_chains: int, check: Any) -> Generative:
         by_chain = found.coefficients.reshape(dim, num_chains, -1)
         mean = sum(by_chain[:, m].T[local[f"z{m + 1}"]] for m in range(num_chains))
         noise = jax.random.normal(key, layout.y.shape, layout.y.dtype)
-        return _padded(mean + noise / jnp.sqrt(found.precision)[None, None], layout)
+        return padded(mean + noise / jnp.sqrt(found.precision)[None, None], layout)
 
     def ahead(
         hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
@@ -214,10 +215,10 @@ def factorial(dim: int, num_chains: int, check: Any) -> Generative:
         keys = jax.random.split(key, num_chains)
         laws = zip(values["initial"], values["transition"], keys, strict=True)
         paths = {
-            f"z{m + 1}": _paths_after(local[f"z{m + 1}"], layout.mask, first, moves, num_steps, key)
+            f"z{m + 1}": paths_after(local[f"z{m + 1}"], layout.mask, first, moves, num_steps, key)
             for m, (first, moves, key) in enumerate(laws)
         }
-        return paths, _after(layout, num_steps)
+        return paths, after(layout, num_steps)
 
     return Generative(steps_like(check, np.zeros(dim)), data, local, observed, ahead=ahead)
 
@@ -234,7 +235,7 @@ def linear_gaussian(dim: int, check: Any) -> Generative:
         found = values["observation"]
         mean = local["x"] @ found.coefficients[:, :-1].T + found.coefficients[:, -1][None, None]
         noise = jax.random.normal(key, layout.y.shape, layout.y.dtype)
-        return _padded(mean + noise / jnp.sqrt(found.precision)[None, None], layout)
+        return padded(mean + noise / jnp.sqrt(found.precision)[None, None], layout)
 
     def ahead(
         hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
@@ -242,7 +243,7 @@ def linear_gaussian(dim: int, check: Any) -> Generative:
         one = lambda x, is_there, key: _states(values, num_steps, key, x, is_there)
         ends = last_of(local["x"], layout.mask), layout.mask.any(axis=1)
         paths = jax.vmap(one)(*ends, jax.random.split(key, len(layout.mask)))
-        return {"x": paths}, _after(layout, num_steps)
+        return {"x": paths}, after(layout, num_steps)
 
     return Generative(steps_like(check, np.zeros(dim)), data, local, observed, ahead=ahead)
 

@@ -85,10 +85,10 @@ def linear_gaussian_state_space(
     return energy_model(
         globals={
             "initial": NormalGamma.from_parameters(np.zeros(num_states), strength, shape, rate),
-            "dynamics": _coefficients(num_states, num_states, strength, shape, rate),
-            "observation": _coefficients(dim, num_states + 1, strength, shape, rate),
+            "dynamics": regression_prior(num_states, num_states, strength, shape, rate),
+            "observation": regression_prior(dim, num_states + 1, strength, shape, rate),
         },
-        locals=functools.partial(_path, num_states),
+        locals=functools.partial(path_template, num_states),
         energy=energy,
         example=(np.linspace(-1.0, 1.0, 2 * dim).reshape(2, dim), np.array([True, True])),
         init=start_by_windows(num_states),
@@ -102,11 +102,15 @@ def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> 
     """log p(y, x | globals) of one sequence, in the statistics of all variables."""
     y, mask = group
     x = stats["x"]
-    first = _normal_terms(stats["initial"], x.value[0], jnp.diagonal(x.outer[0]))
-    return jnp.where(mask[0], first, 0.0) + _dynamics_terms(stats["dynamics"], x, mask) + _fits(stats, y, mask)
+    first = first_terms(stats["initial"], x.value[0], jnp.diagonal(x.outer[0]))
+    return (
+        jnp.where(mask[0], first, 0.0)
+        + _dynamics_terms(stats["dynamics"], x, mask)
+        + observation_terms(stats["observation"], x, y, mask)
+    )
 
 
-def _normal_terms(s: Any, value: Float[Array, " K"], square: Float[Array, " K"]) -> Float[Array, ""]:
+def first_terms(s: Any, value: Float[Array, " K"], square: Float[Array, " K"]) -> Float[Array, ""]:
     """log N(x; m, 1 / p), summed over components, from the statistics of (m, p) and of x."""
     spread = s.precision * square - 2 * s.precision_times_mean * value + s.precision_times_square
     return 0.5 * jnp.sum(s.log_precision - spread - _LOG_2PI)
@@ -122,9 +126,10 @@ def _dynamics_terms(s: Any, x: LinearGaussianChainStats, mask: Bool[Array, " T"]
     return pull + 0.5 * (jnp.sum(moves) * jnp.sum(s.log_precision - _LOG_2PI) - jnp.vdot(s.precision, after))
 
 
-def _fits(stats: Any, y: Float[Array, "T D"], mask: Bool[Array, " T"]) -> Float[Array, ""]:
+def observation_terms(
+    s: Any, x: LinearGaussianChainStats, y: Float[Array, "T D"], mask: Bool[Array, " T"]
+) -> Float[Array, ""]:
     """sum over observed entries of log N(y_td; c_d' x_t + b_d, 1 / r_d)."""
-    s, x = stats["observation"], stats["x"]
     seen = (mask[:, None] & ~jnp.isnan(y)).astype(x.value.dtype)
     y = jnp.where(seen > 0, y, 0.0)
     # Coefficients (c, b) meet the statistics of (x, 1).
@@ -150,9 +155,9 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = context.data().data
         y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool) & context.counts()[:, None]
-        scores = _window_scores(y, mask, num_states)
+        scores = window_scores(y, mask, num_states)
         scores += 0.1 * jax.random.normal(key, scores.shape, scores.dtype)
-        chain: Any = _path(num_states, (y[0], mask[0]))["x"]
+        chain: Any = path_template(num_states, (y[0], mask[0]))["x"]
         exact = jax.vmap(lambda x, steps: chain.with_context(steps).stats(x))(scores, mask)
         spread = jnp.where(mask[..., None, None], variance * jnp.eye(num_states, dtype=scores.dtype)[None, None], 0.0)
         return context.implied_by({"x": exact._replace(outer=exact.outer + spread)})
@@ -160,7 +165,7 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
     return start
 
 
-def _window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states: int) -> Float[Array, "N T K"]:
+def window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states: int) -> Float[Array, "N T K"]:
     """Leading principal components of windows, of variance one; zero where there are none."""
     seen = mask[..., None] & ~jnp.isnan(y)
     count = jnp.maximum(jnp.sum(seen, (0, 1), dtype=y.dtype), 1)
@@ -196,14 +201,14 @@ def log_densities(stats: Any, y: Float[Array, "N T D"], mask: Bool[Array, "N T"]
     num_states = stats["initial"].precision.shape[0]
 
     def one(group: tuple[Array, Array]) -> Float[Array, ""]:
-        chain = _path(num_states, group)["x"]
+        chain = path_template(num_states, group)["x"]
         value, naturals = jax.value_and_grad(lambda x: energy({**stats, **x}, group))(zero_stats({"x": chain}))
         return value + chain.with_naturals(naturals["x"]).log_normalizer()
 
     return jax.vmap(one)((y, mask))
 
 
-def _path(num_states: int, group: tuple[Array, Array]) -> dict[str, Any]:
+def path_template(num_states: int, group: tuple[Array, Array]) -> dict[str, Any]:
     """The template of q(x): standard normals."""
     y, mask = group
     dtype, steps = jnp.result_type(float), len(y)
@@ -212,7 +217,8 @@ def _path(num_states: int, group: tuple[Array, Array]) -> dict[str, Any]:
     return {"x": LinearGaussianChain(linear, square, cross, jnp.asarray(mask, bool))}
 
 
-def _coefficients(size: int, width: int, strength: float, shape: float, rate: float) -> MultivariateNormalGamma:
+def regression_prior(size: int, width: int, strength: float, shape: float, rate: float) -> MultivariateNormalGamma:
+    """The prior of `size` independent regressions on `width` columns."""
     return MultivariateNormalGamma.from_parameters(np.zeros((size, width)), strength * np.eye(width), shape, rate)
 
 

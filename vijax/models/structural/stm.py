@@ -153,6 +153,8 @@ class Stm(Model):
 
     def words(self, fit: Any) -> Float[np.ndarray, "G K V"]:
         """Expected probabilities of words by group and topic; one group where words do not differ."""
+        got = list(fit.posterior)
+        require(("content" in got) == bool(self.covariates.groups), "fit", "a fit of this model", f"one of {got}")
         return np.asarray(_words(len(self.covariates.groups), fit.estimates))
 
     def _draws(self, fit: Any, corpus: Corpus, key: PRNGKeyArray, number: int) -> Float[np.ndarray, "docs S K"]:
@@ -212,8 +214,8 @@ def stm(
       A `Model` of this corpus with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, a
       `vijax.MatrixNormalWishart` of the coefficients on standardised columns and of Sigma^-1; with content also
       `content`, a Dirichlet of batch shape (G K,), and `own`, a Beta of batch shape (G, K). Fit it by
-      `vijax.fit(vijax.cavi(model), model.data, key=key)`, or by any algorithm of `vijax.models.ctm`. `model.effects`,
-      `model.coefficients`, `model.find_thoughts` and `model.words` take the fit.
+      `vijax.fit(vijax.cavi(model), model.data, num_steps=100, key=key)`, or by any algorithm of `vijax.models.ctm`.
+      `model.effects`, `model.coefficients`, `model.find_thoughts` and `model.words` take the fit.
 
     Raises:
       ValueError: a formula that cannot be read, other rows than documents, a size or concentration out of range.
@@ -263,10 +265,10 @@ def _model(
     anchored: Anchored | None,
 ) -> Model:
     hyper = {"eta": word_concentration(eta, sizes.topics, sizes.words)}
-    by_word = {"topics": "eta"}
+    by_word = {"topics": ("eta",)}
     if sizes.groups:
         hyper["content_eta"] = word_concentration(content_eta, sizes.groups * sizes.topics, sizes.words)
-        by_word["content"] = "content_eta"
+        by_word["content"] = ("content_eta",)
     degrees = sizes.topics + 2.0
     logits = _logits(sizes, strength, degrees)
 

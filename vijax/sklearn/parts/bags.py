@@ -6,10 +6,11 @@ not be whole numbers, because the words of a pipeline may be weighted.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, Self
 
 import jax
 import numpy as np
@@ -17,12 +18,17 @@ import scipy.sparse
 from jaxtyping import Float
 from sklearn.utils.validation import check_non_negative, validate_data
 
+from vijax.arguments import NotNegative, Positive, Size, inside
 from vijax.contract.batch import Minibatch
 from vijax.data.buckets import Bucket, length_buckets
 from vijax.data.minibatch import PADDING, Minibatches, in_order
+from vijax.fitting.fit import fit
 from vijax.fitting.loader import padded_size
+from vijax.inference.compose import Algorithm
+from vijax.inference.step_size import robbins_monro
 from vijax.predict.questions import inferred
-from vijax.sklearn.parts.base import Transformer, cast
+from vijax.sklearn.parts.base import Transformer, cast, estimator, key_of, precision_of
+from vijax.xla import keys
 
 LEAST_ROWS = 32
 LEAST_SLOTS = 16
@@ -139,6 +145,7 @@ class OfBags(Transformer):
     """An abstract transformer of matrices of counts, a document a row."""
 
     fit_: Any
+    random_state: Any
 
     def _per_document(self, X: Any, read: Any) -> np.ndarray:
         """The results of `read` for each document, in their order."""
@@ -147,7 +154,7 @@ class OfBags(Transformer):
         size = -(-X.shape[0] // AT_A_TIME)
         results, rows = [], []
         for batch, order in BagLoader.of(X, -(-X.shape[0] // size)).in_turn():
-            found = inferred(read, spec, state.hyper, posterior, batch, jax.random.key(0))
+            found = inferred(read, spec, state.hyper, posterior, batch, jax.random.key(0), X.size)
             results.append(np.concatenate([np.asarray(x) for x in found]))
             rows.append(order)
         return in_order(np.concatenate(results), np.concatenate(rows))
@@ -162,3 +169,48 @@ class OfBags(Transformer):
         tags.input_tags.positive_only = tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+@estimator
+class InBatches(OfBags, abc.ABC):
+    """An abstract transformer that can be fitted to one minibatch after the other."""
+
+    _: dataclasses.KW_ONLY
+    batch_size: Size | None = 128
+    total_samples: Positive = 1e6
+    learning_decay: Annotated[float, inside("[0, 1]")] = 0.7
+    learning_offset: NotNegative = 10.0
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Goes on with a minibatch of `total_samples` rows, in parts of `batch_size`, a stochastic step for each; the
+        first call begins. y is ignored. Raises as `fit` does."""
+        self._check_settings()
+        first = not hasattr(self, "fit_")
+        X = self._counts(X, "partial_fit", reset=first)
+        with precision_of(X):
+            total = max(int(self.total_samples), X.shape[0])
+            loader = BagLoader.of(X, self.batch_size, seed_of(self.random_state), total, reshuffled=False)
+            state = None if first else self.fit_.state
+            steps = loader.steps_per_epoch + (0 if state is None else int(state.step))
+            alg = self._stochastic(X.shape[1])
+            self.fit_ = fit(alg, loader, key=key_of(self.random_state), num_steps=steps, state=state)
+            self._describe()
+        self.n_batch_iter_, self.n_iter_ = steps, getattr(self, "n_iter_", 0)
+        return self
+
+    def _steps(self) -> Any:
+        """Step sizes (learning_offset + t)^-learning_decay, t = 1, 2, ..."""
+        return robbins_monro(offset=self.learning_offset + 1.0, kappa=self.learning_decay)
+
+    @abc.abstractmethod
+    def _stochastic(self, num_columns: int) -> Algorithm:
+        """The algorithm of minibatches."""
+
+    @abc.abstractmethod
+    def _describe(self) -> None:
+        """Sets the fitted attributes."""
+
+
+def seed_of(random_state: Any) -> int:
+    """Seed of the order in which rows are dealt."""
+    return keys.seed(key_of(random_state))

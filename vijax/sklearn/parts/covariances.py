@@ -11,9 +11,6 @@ from vijax.families.vector.matrices import is_definite
 from vijax.models import emission
 from vijax.models.emission import Emission
 
-KINDS = ("full", "tied", "diag", "spherical")
-"""Values of `covariance_type`."""
-
 
 class Settings(NamedTuple):
     """The prior in scikit-learn's terms."""
@@ -71,13 +68,9 @@ def check_prior(kind: str, settings: Settings, dim: int) -> None:
     require(np.shape(settings.mean) == (dim,), "mean_prior", f"shape ({dim},)", np.shape(settings.mean))
     enough = settings.degrees > dim - 1
     require(enough, "degrees_of_freedom_prior", f"a number above n_features - 1 = {dim - 1}", settings.degrees)
-    definite = _is_definite(settings.covariance)
+    matrix = settings.covariance if np.ndim(settings.covariance) == 2 else np.diag(np.atleast_1d(settings.covariance))
+    definite = bool(np.all(np.isfinite(matrix)) and np.all(is_definite(matrix)))
     require(definite, "covariance_prior", "a positive definite covariance", settings.covariance)
-
-
-def _is_definite(covariance: np.ndarray) -> bool:
-    matrix = covariance if np.ndim(covariance) == 2 else np.diag(np.atleast_1d(covariance))
-    return bool(np.all(np.isfinite(matrix)) and np.all(is_definite(matrix)))
 
 
 def means_of(kind: str, point: Any) -> np.ndarray:

@@ -39,6 +39,20 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
     fit_: Any
     _accepts_sparse: ClassVar[str | bool] = False
 
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fits the model to inputs X, (rows, features), and y, (rows,): the class of each row, or its observation, in
+        the support of the likelihood. A `ConvergenceWarning` says that a bound had not converged after `max_iter`
+        steps.
+
+        Raises:
+          ValueError: an argument out of its range, missing numbers, impossible observations, only one class.
+        """
+        return self._fit(X, y, None)
+
+    @abc.abstractmethod
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """As `fit`, with weights of rows."""
+
     @abc.abstractmethod
     def _model(self, num_sites: int, dim: int) -> Predictors:
         """The model for a number of rows, with padding, and of columns."""
@@ -101,12 +115,6 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
     """An abstract classifier with a Gaussian predictor for each class (one predictor for two classes). A subclass has
     `_model`, `_start`, `_features` and sets its fitted attributes in `_describe`."""
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fits the classifier to inputs X, (rows, features), and the class y of each row. A `ConvergenceWarning` says
-        that a bound had not converged after `max_iter` steps. Raises ValueError: an argument out of its range, missing
-        numbers, only one class."""
-        return self._fit(X, y, None)
-
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         self._check_settings()
         X, y = self._rows_and_targets(X, y)
@@ -155,12 +163,6 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
     fitted attributes in `_describe`."""
 
     likelihood: str
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fits the regression to inputs X, (rows, features), and observations y, (rows,), in the support of the
-        likelihood. A `ConvergenceWarning` says that the bound had not converged after `max_iter` steps. Raises
-        ValueError: an argument out of its range, missing numbers, observations that cannot be."""
-        return self._fit(X, y, None)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         self._check_settings()

@@ -116,16 +116,25 @@ class InParts:
     learning_decay: Annotated[float, inside("[0, 1]")] = 0.7
     learning_offset: NotNegative = 10.0
 
+    def _has_posterior(self) -> bool:
+        """True where there is `partial_fit`; else raises AttributeError, which says why."""
+        if getattr(self, "inference", "variational") == "em":
+            raise AttributeError("inference: expected 'variational' for partial_fit, got 'em'. EM reads all rows.")
+        return True
+
     def _steps(self) -> Any:
         """Step sizes (learning_offset + t)^-learning_decay, t = 1, 2, ..."""
         return robbins_monro(offset=self.learning_offset + 1.0, kappa=self.learning_decay)
 
-    def _fit_part(self, alg: Algorithm, X: np.ndarray, hyper: Callable[[], Any], is_first: bool) -> Fit:
-        """One stochastic step on a minibatch of `total_samples` rows (None: of all rows seen so far)."""
+    def _fit_part(
+        self, alg: Algorithm, data: PyTree, hyper: Callable[[], Any], is_first: bool, least: int = LEAST
+    ) -> Fit:
+        """One stochastic step on a minibatch of `total_samples` groups (None: of all groups seen so far)."""
         own: Any = self
-        own.n_samples_seen_ = len(X) + (0 if is_first else own.n_samples_seen_)
-        total = float(own.n_samples_seen_ if self.total_samples is None else max(self.total_samples, len(X)))
-        loader = WeightedLoader(X, size_with_padding(len(X)), 0, sample_weight=np.ones(len(X)), total=total)
+        size = int(np.shape(jax.tree.leaves(data)[0])[0])
+        own.n_samples_seen_ = size + (0 if is_first else own.n_samples_seen_)
+        total = float(own.n_samples_seen_ if self.total_samples is None else max(self.total_samples, size))
+        loader = WeightedLoader(data, size_with_padding(size, least), 0, sample_weight=np.ones(size), total=total)
         done = 0 if is_first else int(own.fit_.state.step)
         given: dict[str, Any] = {"hyper": hyper()} if is_first else {"state": own.fit_.state}
         own.n_batch_iter_ = done + 1

@@ -1,0 +1,98 @@
+"""Births, merges and deletes of topics: parts by hand, and runs on bars."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.special import digamma, gammaln
+
+import vijax as vi
+from tests import programs
+from vijax.growing import documents
+from vijax.growing.grow import _Growth
+
+
+def make(k: int) -> vi.Model:
+    return vi.models.hdp(k, 9, eta=0.1)
+
+
+def bars(seed: int, num: int = 60) -> np.ndarray:
+    """Documents of 60 words of six topics, the rows and columns of 3 x 3 words."""
+    rng = np.random.default_rng(seed)
+    shapes = np.concatenate([np.kron(np.eye(3), np.ones((1, 3))), np.kron(np.ones((1, 3)), np.eye(3))]) + 0.01
+    topics = shapes / shapes.sum(1, keepdims=True)
+    return np.stack([rng.multinomial(60, p) for p in rng.dirichlet(np.full(6, 0.2), num) @ topics])
+
+
+@pytest.fixture(scope="module")
+def growth() -> _Growth:
+    """Three topics of eight slots, after a few laps."""
+    found = _Growth(make, vi.cavi, bars(0), 8, 8, 5, ())
+    found.begin(jax.random.key(0), 3)
+    return found
+
+
+def words_of(growth: _Growth) -> tuple[np.ndarray, np.ndarray]:
+    """log x, and the expected number of words of each topic in each document; by NumPy from gamma."""
+    a, b = (np.asarray(x, np.float64) for x in jax.tree.leaves(growth.q["sticks"]))
+    left = np.cumsum(digamma(b) - digamma(a + b))
+    log_x = digamma(a) - digamma(a + b) + np.append(0, left[:-1])
+    batch = documents.merged_into_one(growth.batches)
+    model = growth.alg.spec.model
+    stats = growth.alg.spec.point(growth.q)
+    found = jax.jit(lambda: model.local_elbo(model.hyper, stats, batch, jax.random.key(0), growth.alg.spec.estep).local)
+    gamma = np.concatenate([np.asarray(x, np.float64) for x in found()])
+    weights = np.concatenate([np.asarray(docs.weights) for docs in batch.data])
+    return log_x, np.maximum(gamma - np.exp(log_x), 0)[weights > 0]
+
+
+def test_documents_gain_by_a_merge_what_their_terms_gain(growth: _Growth) -> None:
+    log_x, n = words_of(growth)
+
+    def total(log_x: float, n: np.ndarray) -> float:
+        many = gammaln(np.exp(log_x) + n) - gammaln(np.exp(log_x))
+        return float(np.where(n < 1, n * log_x, many).sum())
+
+    found = np.asarray(documents.merge_terms(growth.alg, growth.q, growth.batches))
+    for i, j in [(0, 1), (2, 0), (1, 5)]:
+        alone = total(log_x[i], n[:, i]) + total(log_x[j], n[:, j])
+        wanted = total(float(np.logaddexp(log_x[i], log_x[j])), n[:, i] + n[:, j]) - alone
+        np.testing.assert_allclose(found[i, j], wanted, rtol=1e-3, atol=0.05)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_birth_divides_the_words_of_one_topic(growth: _Growth, alone: bool) -> None:
+    """The topics of the small model hold as many words as documents have of that topic."""
+    slot = int(np.argmax(growth.counts))
+    small = growth._small(2)
+    given = growth.axes, growth.q, growth.batches, jax.random.key(1), slot, alone, 5
+    q, sizes = documents.divided(growth.alg, small, *given)
+    words = np.asarray(jax.tree.leaves(q["topics"])[0], np.float64) - 0.1
+    assert words.sum() == pytest.approx(words_of(growth)[1][:, slot].sum(), rel=0.1)
+    assert np.all(np.asarray(sizes) > 0)
+
+
+def check_bars(fit: vi.Fit) -> None:
+    assert fit.trace["in_use"][-1] == 6
+    means = np.asarray(fit.posterior["topics"].mean())[:6]
+    shapes = np.concatenate([np.kron(np.eye(3), np.ones((1, 3))), np.kron(np.ones((1, 3)), np.eye(3))]) / 3
+    distance = np.abs(means[:, None] - shapes).sum(-1)
+    assert distance.min(0).max() < 0.25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [1, 12])
+def test_bars_are_found(start: int) -> None:
+    """From many topics; the bound never falls, from one too; data of the same shape compile nothing again."""
+    fit = vi.grow(make, bars(0), key=jax.random.key(0), start=start)
+    elbo = fit.trace["elbo"]
+    assert np.all(np.diff(elbo) >= -1e-6 * np.abs(elbo[1:]))
+    seen = programs.compiled()
+    vi.grow(make, bars(0), key=jax.random.key(0), start=start)
+    assert programs.names_since(seen) == []
+    if start == 12:  # from one topic it ends with seven, two bars of them in pieces
+        check_bars(fit)
+
+
+def test_other_models_of_documents_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"make: expected a model of rows, or vijax\.models\.hdp"):
+        vi.grow(lambda k: vi.models.lda(k, 9), bars(0), key=jax.random.key(0))

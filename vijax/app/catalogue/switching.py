@@ -1,0 +1,220 @@
+"""Switching dynamics on the command line: autoregressive hidden Markov models, switching linear dynamical systems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vijax import models
+from vijax.app.catalogue import hmm, state_space
+from vijax.app.kinds.listing import Data, Found, Seen, Tell
+from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
+from vijax.app.page.blocks import Block, Heat, Strips, Table
+from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
+from vijax.app.settings.options import built, model_section
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.app.settings.units import covariance_of, units_of
+
+Settings = model_section(
+    models.arhmm, "autoregressive hidden Markov model of sequences", without=("dim",), num_states=4
+)
+
+
+def dim_of(settings: Any, columns: Any) -> int:
+    """The number of columns that are no inputs; a `ConfigError` where none is left."""
+    dim = len(columns) - settings.num_inputs
+    if dim < 1:
+        raise ConfigError(
+            f"model.num_inputs: expected fewer than the {len(columns)} columns, the last of which are inputs, got "
+            f"{settings.num_inputs}"
+        )
+    return dim
+
+
+def build(settings: Any, data: Data) -> Any:
+    """The model."""
+    return built(settings, data, dim=dim_of(settings, data.names))
+
+
+def score(seen: Seen) -> RowScore:
+    """Log probability of sequences, per step that the dynamics explain, in the units of the data."""
+    found = seen.fit.score(padded_sequences(seen.data.test), key=seen.key)
+    logs = np.log(units_of(seen.data.test).deviation[: dim_of(seen.settings, seen.data.names)]).sum()
+    totals = found.log_probs - logs * found.num_tokens
+    return RowScore.of(totals, "step", sequences(len(totals)), found.num_tokens)
+
+
+def moves_of(paths: np.ndarray, num_states: int) -> np.ndarray:
+    """Shares of the states that follow each state on paths (-1: padding), where switching depends on the path."""
+    before, after = paths[:, :-1], paths[:, 1:]
+    real = (before >= 0) & (after >= 0)
+    counts = np.zeros((num_states, num_states))
+    np.add.at(counts, (before[real], after[real]), 1.0)
+    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+
+
+def motion_blocks(seen: Seen, names: list[str], rows: list[str], paths: np.ndarray, scaled: bool) -> list[Block]:
+    """Each state's share, duration, modes and noise; transitions; and the coefficients of its dynamics."""
+    real = paths[paths >= 0]
+    share = np.bincount(real, minlength=seen.settings.num_states) / max(len(real), 1)
+    point, units = seen.point("dynamics"), units_of(seen.data.train)
+    coefficients = np.array(point.coefficients, float)
+    if coefficients.shape[1] > len(names):
+        coefficients[:, : len(names)] += seen.settings.persistence * np.eye(len(names))
+    noise = np.sqrt(np.maximum(np.diagonal(covariance_of(point.precision), axis1=-2, axis2=-1), 0.0))
+    noise = noise * units.deviation[: noise.shape[-1]] if scaled and units.scaled else noise
+    known = "transition" in seen.posterior
+    transition = np.asarray(seen.point("transition"), float) if known else moves_of(paths, seen.settings.num_states)
+    stay = 1 / np.maximum(1 - np.diag(transition), 1e-6)
+    states = [str(k) for k in range(len(stay))]
+    table = [
+        [f"state {k}", float(share[k]), float(stay[k]), *_mode(coefficients[k]), *map(float, noise[k])]
+        for k in range(len(stay))
+    ]
+    heading = ["", "share", "steps at a time", "modulus", "steps a turn", *(f"noise of {name}" for name in names)]
+    flat = coefficients.transpose(0, 2, 1).reshape(-1, coefficients.shape[1])
+    of = [f"state {k}: {name}" for k in states for name in names]
+    note = units.note("Of each column on the step before, and a constant.")
+    return [
+        Table("States", heading, table),
+        Heat("Transitions", states, states, transition, hmm.STAYING, True),
+        Heat("Dynamics", of, rows, flat, note),
+    ]
+
+
+def _mode(coefficients: np.ndarray) -> list[Any]:
+    """Modulus of the slowest mode, and steps that a turn of it takes: eigenvalues of the companion matrix."""
+    dim = coefficients.shape[1]
+    lags = (len(coefficients) - 1) // dim
+    if not lags:
+        return [None, None]
+    companion = np.eye(lags * dim, k=-dim)
+    companion[:dim] = coefficients[: lags * dim].T
+    slowest = max(np.linalg.eigvals(companion), key=abs)
+    turn = abs(np.angle(slowest))
+    return [float(abs(slowest)), float(2 * np.pi / turn) if turn > 1e-9 else None]
+
+
+def describe(seen: Seen) -> list[Block]:
+    """States with their dynamics, the transition matrix, and paths."""
+    settings, columns = seen.settings, list(seen.data.names)
+    dim = dim_of(settings, columns)
+    y, mask = padded_sequences(seen.data.train)
+    z = seen.fit.locals((y, mask), key=seen.key)["z"]
+    paths = np.where(mask, np.asarray(hmm.likeliest_paths(z)), -1)
+    rows = [f"{name}, {lag} before" for lag in range(1, settings.num_lags + 1) for name in columns[:dim]]
+    names = seen.data.train.group_names or ("all",)
+    shown = paths[: hmm.MOST_SHOWN]
+    return [
+        *motion_blocks(seen, columns[:dim], [*rows, *columns[dim:], "constant"], paths, True),
+        *hmm.course(seen, y, mask, paths, np.asarray(z.probs)),
+        Strips("Likeliest paths", names[: hmm.MOST_SHOWN], shown, "Viterbi; a colour a state."),
+    ]
+
+
+LISTING = sequence_model(
+    Settings,
+    describe,
+    score,
+    build=build,
+    missing=True,
+    transform=hmm.transform,
+    predicts="state",
+    drawing=SEQUENCES,
+)
+
+
+# --- behind noise ----------------------------------------------------------------------------------------------------
+SldsSettings = model_section(
+    models.slds,
+    "switching linear dynamical system of sequences",
+    without=("dim", "estep"),
+    num_states=3,
+    latent_dim=2,
+)
+
+
+def slds_score(seen: Seen) -> RowScore:
+    """Bound on the log density of held-out sequences, per step, in the units of the data."""
+    table, dim = seen.data.test, dim_of(seen.settings, seen.data.names)
+    y, mask = padded_sequences(table)
+    logs = np.where(np.isfinite(table.x[:, :dim]), np.log(units_of(table).deviation[:dim]), 0.0).sum(axis=1)
+    found = bounds(seen.fit, (y, mask), seen.key) - by_sequence(table, logs)
+    return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
+
+
+def slds_describe(seen: Seen) -> list[Block]:
+    """States with their dynamics, loadings and noise, courses and paths."""
+    settings, columns = seen.settings, list(seen.data.names)
+    dim, size = dim_of(settings, columns), settings.latent_dim
+    y, mask = padded_sequences(seen.data.train)
+    z = seen.fit.locals((y, mask), key=seen.key)["z"]
+    paths = np.where(mask, np.asarray(hmm.likeliest_paths(z)), -1)
+    observation, units = seen.point("observation"), units_of(seen.data.train)
+    loadings = np.asarray(observation.coefficients, float)
+    noise = 1 / np.sqrt(np.maximum(np.asarray(observation.precision, float), 1e-30))
+    axes = [f"path {q + 1}" for q in range(size)]
+    scale = units.deviation[:dim] if units.scaled else np.ones(dim)
+    middle = loadings[:, -1] * scale + (units.mean[:dim] if units.scaled else 0.0)
+    names = seen.data.train.group_names or ("all",)
+    shown = paths[: hmm.MOST_SHOWN]
+    note = units.note("Of each column on each coordinate of the path: up to an affine map.")
+    return [
+        *motion_blocks(seen, axes, [*(f"{axis}, before" for axis in axes), *columns[dim:], "constant"], paths, False),
+        Heat("Loadings", columns[:dim], axes, loadings[:, :size], note),
+        Table("Columns", ["", "mean", "noise deviation"], list(zip(columns, middle, noise * scale, strict=False))),
+        *hmm.course(seen, y, mask, paths, np.asarray(z.probs)),
+        *state_space.courses(seen, loadings, noise),
+        Strips("Likeliest paths", names[: hmm.MOST_SHOWN], shown, "Viterbi; a colour a state."),
+    ]
+
+
+def slds_transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The state of each step on the likeliest path of its sequence and the probabilities of all states; the expected
+    columns with the deviation of an observation, also where they are missing; and the smoothed path."""
+
+    def read(data: Any) -> Found:
+        local = seen.fit.locals(data, key=seen.key)
+        states = {"state": np.asarray(hmm.likeliest_paths(local["z"])), "probability": np.asarray(local["z"].probs)}
+        expected, sd, path, path_sd = state_space.seen_through(seen, local["x"])
+        return states | {"expected": expected, "sd": sd, "path": path, "path_sd": path_sd}
+
+    found = in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
+    units, dim = units_of(table), dim_of(seen.settings, seen.data.names)
+    if units.scaled:
+        found["expected"] = found["expected"] * units.deviation[:dim] + units.mean[:dim]
+        found["sd"] = found["sd"] * units.deviation[:dim]
+    return found
+
+
+SLDS = sequence_model(
+    SldsSettings,
+    slds_describe,
+    slds_score,
+    build=build,
+    missing=True,
+    transform=slds_transform,
+    predicts="state",
+    drawing=SEQUENCES,
+)
+
+
+# --- switching where the path is -------------------------------------------------------------------------------------
+RecurrentSettings = model_section(
+    models.recurrent_slds,
+    "linear dynamical system that switches where its path is",
+    without=("dim", "estep"),
+    num_states=3,
+    latent_dim=2,
+)
+RECURRENT_SLDS = sequence_model(
+    RecurrentSettings,
+    slds_describe,
+    slds_score,
+    build=build,
+    missing=True,
+    transform=slds_transform,
+    predicts="state",
+    drawing=SEQUENCES,
+)

@@ -1,0 +1,121 @@
+"""Tables in Parquet files of which a run holds a sample, for its page and its score, and reads the rest by parts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import PyTree
+
+from vijax.app.kinds.density_algorithm import DensityAlgorithm
+from vijax.app.kinds.listing import Data
+from vijax.app.settings.sections import EnergyAlgorithm, ProximalAlgorithm
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.data.reading.checks import Notes
+from vijax.data.reading.store import Block, from_parquet, parquet_files
+from vijax.data.streams.permutation import Permutation
+from vijax.data.streams.rows import SPLIT, Rows, rows
+from vijax.data.tables.table import Choice, Table, table_of
+from vijax.extras import require_extra
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled(Table):
+    """A sample of the training rows of a table.
+
+    Attributes:
+      whole: all of its training rows, read by parts.
+      choice: the columns of x and the target.
+    """
+
+    whole: Rows = dataclasses.field(kw_only=True)
+    choice: Choice = dataclasses.field(kw_only=True)
+
+    def __len__(self) -> int:
+        return self.whole.num_groups
+
+    def read_as(self, arrange: Callable[[Any, Any], PyTree], settings: Any) -> Rows:
+        """All training rows as a model reads them, in the units of the sample."""
+        of = {field.name: getattr(self.whole, field.name) for field in dataclasses.fields(Rows)}
+        return _Arranged(**of, of=lambda table: arrange(self._scaled(table), settings), choice=self.choice)
+
+    def _scaled(self, table: Table) -> Table:
+        return table if self.scaling is None else table.standardised(self.scaling)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Arranged(Rows):
+    """Rows as a model reads them."""
+
+    of: Callable[[Table], PyTree] = dataclasses.field(kw_only=True)
+    choice: Choice = dataclasses.field(kw_only=True)
+
+    def read(self, block: Block) -> PyTree:
+        return self.of(table_of(super().read(block), self.choice, str(block)))
+
+
+def sampled(config: Any, choice: Choice) -> Data | None:
+    """The data of a run on a table in Parquet files; None where the table has no more rows than may be held.
+
+    Raises:
+      ConfigError: the table has more, and the model or its algorithm needs all of them.
+    """
+    given = config.data
+    names = choice.columns or _columns_of_numbers(given.path, (choice.target, choice.group))
+    every = dict.fromkeys((*names, *([choice.target] if choice.target else [])))
+    table = rows(given.path, {name: name for name in every}, held_bytes=given.held_mb << 20)
+    if table.num_groups <= given.sample:
+        return None
+    _check(config, table.num_groups)
+    out = min(round(given.held_out * table.num_groups), given.sample)
+    train, test = table.split(out, given.split_seed) if out else (table, None)
+    order = Permutation(train.num_groups, (given.split_seed, SPLIT + 1))
+    held = np.sort(order(np.arange(min(given.sample, train.num_groups))))
+    notes = Notes()
+    notes.add(f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of them.")
+    like = table_of(train.take(held), choice._replace(columns=tuple(names)), given.path, notes)
+    choice = choice._replace(columns=like.columns, classes=like.classes)
+    apart = None if test is None else table_of(test.take(np.arange(out)), choice, given.path)
+    if given.standardise:
+        like = like.standardised()
+        apart = None if apart is None else apart.standardised(like.scaling)
+    fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Table)}
+    return Data(Sampled(**fields, whole=train, choice=choice), apart)
+
+
+def _columns_of_numbers(source: str, but: tuple[str | None, ...]) -> tuple[str, ...]:
+    types = require_extra("pyarrow.types")
+    is_number = lambda kind: types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    files = parquet_files(source)
+    schema = from_parquet(files[0], lambda file: file.schema_arrow) if files else ()
+    return tuple(field.name for field in schema if is_number(field.type) and field.name not in but)
+
+
+def _check(config: Any, number: int) -> None:
+    """Raises a `ConfigError` where the rows cannot be read by parts."""
+    given, listing, algorithm = config.data, config.listing, config.algorithm
+    wrong = {
+        f"{listing.name} reads groups of rows, which parts would cut": listing.wants_group,
+        "each row has a site in the posterior, which is held": isinstance(algorithm, ProximalAlgorithm),
+        "the start, check and page of a density read all rows; in Python: vijax.fit(vijax.advi(model), "
+        "vijax.data.rows(...), batch_size=1000)": isinstance(algorithm, DensityAlgorithm),
+        f"the start, scales and page of {listing.name} are made of all rows; in Python: vijax.fit(vijax.aevb(model), "
+        "vijax.data.rows(...), batch_size=1000)": not isinstance(
+            algorithm, EnergyAlgorithm | ProximalAlgorithm | DensityAlgorithm
+        ),
+        f"what {listing.name} finds is of the training rows themselves": listing.needs_rows,
+        "data.hold_out=entries holds them all": given.hold_out == "entries",
+        "data.num_rows keeps some in the order of the files": given.num_rows is not None,
+        "algorithm.warm_starts remembers something of each": getattr(algorithm, "warm_starts", False),
+        f"algorithm.name={algorithm.name} reads all of them at each step; algorithm.name=svi does not": (
+            algorithm.name in ("em", "map", "cavi") and config.fit.batch_size is None
+        ),
+    }
+    for why, is_so in wrong.items():
+        if is_so:
+            raise ConfigError(
+                f"{given.path}: {number:,} rows are more than data.sample={given.sample:,}, and so they are read by "
+                f"parts; but {why}. To hold all of them, set data.sample={number}"
+            )

@@ -1,0 +1,254 @@
+"""Parquet files on this machine, or in a store that fsspec knows: `s3://bucket/folder`, `gs://`, `memory://`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vijax.data.reading.checks import DataError, fail
+from vijax.data.reading.files import check_regular, kind_of, parsing, read_text
+from vijax.extras import require_extra
+
+WAITS_S = (0.2, 1.0, 5.0)
+"""Waits between the attempts at a store that does not answer, or gives less than was asked."""
+LIMIT_S, SPEED = 60.0, 1e6
+"""Seconds that a request may take, and the bytes a second that come on top."""
+FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError)
+"""Errors that another attempt does not mend."""
+WHOLE = "a whole Parquet file"
+REMEDY = "fetch or write the file again"
+
+Found = TypeVar("Found")
+
+
+def is_address(source: object) -> bool:
+    """Tells whether `source` is an address in a store that fsspec knows; files by http are downloaded instead.
+
+    >>> is_address("s3://bucket/folder"), is_address("https://example.org/a.parquet"), is_address("folder")
+    (True, False, False)
+    """
+    return isinstance(source, str) and "://" in source and not source.lower().startswith(("http://", "https://"))
+
+
+# --- Parquet files ----------------------------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A row group of a Parquet file: its rows are first, ..., first + count - 1 of all."""
+
+    file: str
+    number: int
+    first: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.file}, rows {self.first:,} to {self.first + self.count - 1:,} of all"
+
+
+def blocks_of(file: str, counts: Sequence[int], first: int) -> Iterator[Block]:
+    """The row groups of a file that have rows, the first of them being row `first` of all."""
+    for number, count in enumerate(counts):
+        if count:
+            yield Block(file, number, first, count)
+        first += count
+
+
+def shard_paths(path: Path) -> list[Path]:
+    """The Parquet files of a folder in the order of their names; a file is its own only shard."""
+    return sorted(found for found in path.glob("*.parquet") if not found.is_dir()) if path.is_dir() else [path]
+
+
+def parquet_files(source: str | Path) -> list[str]:
+    """The Parquet files of a folder in the order of their names; a file is its own only one."""
+    if not is_address(source):
+        path = Path(source).expanduser()
+        files = [] if kind_of(path) == "none" else shard_paths(path)
+        for file in files:
+            check_regular(file)
+        return list(map(str, files))
+
+    def found(asked: Asked) -> list[str]:
+        with asked.of(0):
+            store, path = _store_of(str(source))
+            store.invalidate_cache()
+            names = [path] if path.endswith(".parquet") else store.glob(f"{path.rstrip('/')}/*.parquet")
+            return sorted(map(store.unstrip_protocol, names))
+
+    return retried(str(source), found)
+
+
+def from_parquet(file: str, read: Callable[[Any], Found]) -> Found:
+    """Reads from a Parquet file, and asks its store again where it does not answer.
+
+    Raises:
+      DataError: the file is damaged or not there, or its store does not answer.
+    """
+    parquet = require_extra("pyarrow.parquet")
+    if not is_address(file):
+        with parsing(Path(file), WHOLE, REMEDY), parquet.ParquetFile(file) as opened:
+            return read(opened)
+
+    def there(asked: Asked) -> Found:
+        with _opened(file, asked) as stored, parquet.ParquetFile(stored) as opened:
+            return read(opened)
+
+    return retried(file, there)
+
+
+def text_beside(source: str | Path, name: str) -> str | None:
+    """The text of a file in a folder, on this machine or in a store; None where there is none."""
+    if not is_address(source):
+        path = Path(source).expanduser() / name
+        return read_text(path) if path.is_file() else None
+    file = f"{str(source).rstrip('/')}/{name}"
+
+    def found(asked: Asked) -> str | None:
+        with asked.of(0):
+            store, path = _store_of(file)
+            if not store.exists(path):
+                return None
+        with _opened(file, asked) as stored:
+            return stored.read().decode()
+
+    return retried(file, found)
+
+
+def said_of(files: Sequence[str]) -> list[str]:
+    """The row groups of each Parquet file in its own words, which tell it from others."""
+    of_file = lambda file: [file.metadata.row_group(i).to_dict() for i in range(file.metadata.num_row_groups)]
+    return [repr(from_parquet(file, of_file)) for file in files]
+
+
+# --- stores -----------------------------------------------------------------------------------------------------------
+class Asked:
+    """The request that a store has not answered yet: since when, for how many bytes; and its last error."""
+
+    def __init__(self) -> None:
+        self.fault: BaseException | None = None
+        self._now: tuple[float, int] | None = None
+
+    @contextlib.contextmanager
+    def of(self, size: int) -> Iterator[None]:
+        """A request goes on inside."""
+        self._now = time.monotonic(), size
+        try:
+            yield
+        except BaseException as error:
+            self.fault = error
+            raise
+        finally:
+            self._now = None
+
+    def late(self) -> TimeoutError | None:
+        """The error where the present request takes longer than it may."""
+        now = self._now
+        if now is None:
+            return None
+        limit = LIMIT_S + now[1] / SPEED
+        return TimeoutError(f"no answer within {limit:.1f} s") if time.monotonic() - now[0] > limit else None
+
+
+class Whole:
+    """A stored file that gives as many bytes as are asked, or raises an OSError."""
+
+    def __init__(self, file: Any, asked: Asked):
+        self._file, self._asked, self.closed = file, asked, False
+        self._size = file.size if hasattr(file, "size") else None
+
+    def read(self, size: int = -1) -> bytes:
+        """So many bytes from here on, fewer at the end of the file alone; -1: all."""
+        left = None if self._size is None else max(0, self._size - self._file.tell())
+        wanted = left if left is not None and (size < 0 or size > left) else size
+        with self._asked.of(max(0, wanted)):
+            found = self._file.read(size)
+            if wanted is not None and len(found) < wanted:
+                raise OSError(f"{len(found):,} bytes in the place of {wanted:,}")
+        return found
+
+    def seek(self, *place: int) -> int:
+        """Goes to a place of the file."""
+        with self._asked.of(0):
+            return self._file.seek(*place)
+
+    def tell(self) -> int:
+        """The present place."""
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Closes it."""
+        self.closed = True
+
+
+def _store_of(address: str) -> tuple[Any, str]:
+    """The store of an address, and the path in it."""
+    try:
+        return require_extra("fsspec.core", "store").url_to_fs(address)
+    except ValueError as error:
+        raise fail(address, "an address that fsspec knows", str(error), "check what stands before ://") from error
+
+
+@contextlib.contextmanager
+def _opened(file: str, asked: Asked) -> Iterator[Whole]:
+    with contextlib.ExitStack() as stack:
+        with asked.of(0):
+            store, path = _store_of(file)
+            stored = stack.enter_context(store.open(path, "rb"))
+        yield Whole(stored, asked)
+
+
+def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
+    """Returns the answer of a store, asked up to four times where it does not answer, or gives less than was asked.
+
+    Raises:
+      DataError: there is no answer; or it was whole, and is no Parquet file, which is not asked for again.
+    """
+    for wait in (*WAITS_S, None):
+        asked = Asked()
+        try:
+            return _in_time(ask, asked)
+        except (DataError, MemoryError):
+            raise
+        except FINAL as error:
+            remedy = "check the address and your rights" if isinstance(error, OSError) else "install what is missing"
+            raise fail(where, "a file that may be read", _said(error), remedy) from error
+        except Exception as error:  # each store has errors of its own
+            if asked.fault is None:
+                raise fail(where, WHOLE, f"an unreadable one ({_said(error)})", REMEDY) from error
+            if wait is None:
+                tries = f"{_said(asked.fault)}, {len(WAITS_S) + 1} times"
+                remedy = "try again later: a run with checkpoints goes on"
+                raise fail(where, "a store that answers with whole files", tries, remedy) from error
+        time.sleep(wait)
+    raise AssertionError
+
+
+def _in_time(ask: Callable[[Asked], Found], asked: Asked) -> Found:
+    """The answer, or the error, of a call in a thread; a thread that hangs in a request is left behind."""
+    found: list[Any] = []
+
+    def call() -> None:
+        try:
+            found.append((ask(asked), None))
+        except BaseException as error:
+            found.append((None, error))
+        finally:
+            done.set()
+
+    done = threading.Event()
+    threading.Thread(target=call, name="vijax-store", daemon=True).start()
+    while not done.wait(min(1.0, LIMIT_S / 4)):
+        if (late := asked.late()) is not None:
+            asked.fault = late
+            raise late
+    answer, error = found[0]
+    if error is not None:
+        raise error
+    return answer
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__} ({' '.join(str(error).split())[:120]})"

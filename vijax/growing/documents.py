@@ -1,0 +1,151 @@
+"""Births and merges of topics (after Hughes, Kim and Sudderth 2015).
+
+A birth divides the words that documents have of one topic: a document of these words alone, weighted by the share of
+the topic in each, is data for a small model, whose topics take the place of that one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax import tree
+from vijax.contract.batch import Documents, Minibatch
+from vijax.families import Product
+from vijax.growing.laps import _climb
+from vijax.growing.slots import STICKS, Axes, counts_of
+from vijax.inference.compose import Algorithm
+from vijax.models.documents.hdp import LEAST, Shared, added
+from vijax.xla.compiler import kept, step_jit
+from vijax.xla.gather import docs_per_chunk
+
+TOPICS = "topics"
+"""The name of the global of topics."""
+
+
+def merged_into_one(batches: Minibatch) -> Minibatch:
+    """All batches as one."""
+    flat = lambda x: x.reshape(-1, *x.shape[2:])
+    number = None if batches.num_groups is None else jnp.asarray(batches.num_groups)[0]
+    return Minibatch(jax.tree.map(flat, batches.data), number, None)
+
+
+def divided(
+    alg: Algorithm,
+    small: Algorithm,
+    axes: Axes,
+    q: Product,
+    batches: Minibatch,
+    key: PRNGKeyArray,
+    slot: int,
+    alone: bool,
+    most: int,
+) -> tuple[Product, Float[Array, " J"]]:
+    """A small model of the words of one topic.
+
+    Args:
+      alg: the algorithm.
+      small: coordinate ascent of the small model.
+      axes: see `slots.axes_of`.
+      q: the posterior.
+      batches: all documents, along a leading axis.
+      key: random key of the start of the small model.
+      slot: the topic.
+      alone: at the start one document, drawn by its words of the topic, is alone in a topic of the small model, and all
+        others are in another; else the small model starts by itself.
+      most: laps at most.
+
+    Returns:
+      The posterior of the small model, and the size of each of its topics.
+    """
+    shares = kept(alg.step, "shares", lambda step: step_jit(functools.partial(_shares, step)))(q, batches)
+    make = lambda step: step_jit(functools.partial(_divided, step, small.init), static_argnums=0)
+    words = q[TOPICS].expected_stats().log
+    return kept(small.step, "divided words", make)(axes, words, shares, batches, key, slot, alone, most)
+
+
+def merge_terms(alg: Algorithm, q: Product, batches: Minibatch) -> Float[Array, "K K"]:
+    """The gain of documents' bounds if topic b is merged into topic a, at [a, b]: without what words lose by it."""
+    return kept(alg.step, "merge terms", lambda step: step_jit(functools.partial(_merge_terms, step)))(q, batches)
+
+
+def _merge_terms(step_of: weakref.ref, q: Product, batches: Minibatch) -> Array:
+    step: Any = step_of()
+    flat = lambda x: x.reshape(-1, *x.shape[2:])
+    gamma = jnp.concatenate([flat(x) for x in _shares(step_of, q, batches)])
+    weights = jnp.concatenate([flat(docs.weights) for docs in batches.data])
+    shared = Shared.of(tree.as_arrays(step.spec.model.hyper), {STICKS: q[STICKS].expected_stats()})
+    words = jnp.maximum(gamma - shared.x, 0.0)
+    total = lambda log_x, n: weights @ added(log_x, n)
+    alone = total(shared.log_x, words)
+    own = lambda a: jnp.logaddexp(shared.log_x, shared.log_x[a])
+    into = lambda a: total(own(a), words + words[:, a][:, None]) - alone - alone[a]
+    return jax.lax.map(into, jnp.arange(len(alone)))
+
+
+def _shares(step_of: weakref.ref, q: Product, batches: Minibatch) -> Any:
+    """The topics of documents, unnormalised: the locals of models of topics."""
+    step: Any = step_of()
+    spec = step.spec
+    hyper, stats = tree.as_arrays(spec.model.hyper), spec.point(q)
+    of = lambda batch: spec.model.local_elbo(hyper, stats, batch, jax.random.key(0), spec.estep).local
+    return jax.lax.map(of, batches)
+
+
+def _divided(
+    step_of: weakref.ref,
+    init: Any,
+    axes: Axes,
+    words: Float[Array, "K V"],
+    shares: Any,
+    batches: Minibatch,
+    key: PRNGKeyArray,
+    slot: Any,
+    alone: Any,
+    most: Any,
+) -> tuple[Product, Array]:
+    step: Any = step_of()
+    model = step.spec.model
+    table = jnp.exp(words - jnp.max(words, 0)).T
+    flat = lambda x: x.reshape(-1, *x.shape[2:])
+
+    def of_topic(docs: Documents, shares: Float[Array, "D K"]) -> Documents:
+        def one(row: tuple) -> Array:
+            words, counts, shares = row
+            weights = table[words] * shares
+            return counts * weights[:, slot] / jnp.maximum(jnp.sum(weights, 1), LEAST)
+
+        batch_size = docs_per_chunk(docs.words.shape[1], table.shape[1])
+        given = docs.words, docs.counts.astype(table.dtype), shares
+        return dataclasses.replace(docs, counts=jax.lax.map(one, given, batch_size=batch_size))
+
+    one = merged_into_one(batches)
+    data = tuple(of_topic(docs, flat(x)) for docs, x in zip(one.data, shares, strict=True))
+    batch = one._replace(data=data)
+    start = jax.lax.cond(
+        alone, lambda: _of_one(init(key, batch).posterior, model, key, batch), lambda: init(key, batch).posterior
+    )
+    found = _climb(step_of, start, jax.tree.map(lambda x: x[None], batch), key, -jnp.inf, most, False)
+    prior = model.prior(tree.as_arrays(model.hyper))
+    return found.posterior, counts_of(axes, found.posterior, prior)
+
+
+def _of_one(q: Product, model: Any, key: PRNGKeyArray, batch: Minibatch) -> Product:
+    """The start q, its last topic of the words of one document, its first of those of all others."""
+    topics: Any = model.prior(tree.as_arrays(model.hyper))[TOPICS]
+    weights = jnp.concatenate([docs.weights * jnp.sum(docs.counts, 1) for docs in batch.data])
+    chosen, begin = jax.random.categorical(key, jnp.log(weights)), 0
+    words = jnp.zeros((2, topics.concentration.shape[1]), topics.concentration.dtype)
+    for docs in batch.data:
+        is_one = jnp.arange(begin, begin + len(docs.words)) == chosen
+        for i, rows in enumerate((~is_one, is_one)):
+            words = words.at[i, docs.words].add(docs.counts * jnp.where(rows, docs.weights, 0.0)[:, None])
+        begin += len(docs.words)
+    message = jnp.zeros_like(topics.concentration).at[jnp.array([0, -1])].add(words)
+    return q.replace({TOPICS: type(topics)(topics.concentration + message)})

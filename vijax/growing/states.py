@@ -1,0 +1,65 @@
+"""Births in hidden Markov models: the steps of one state divided among several (Hughes, Stephenson and Sudderth 2015).
+
+The likeliest state of each step is relabelled where it is the one to be divided, by k-means on the observations; the
+paths that result give the globals, transitions included.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax import tree
+from vijax.contract.batch import Minibatch
+from vijax.contract.init import Context, nearest_labels
+from vijax.families import Product
+from vijax.growing.slots import scored
+from vijax.inference.compose import Algorithm
+from vijax.models.energies.energy import energy_of
+from vijax.xla.compiler import kept, step_jit
+
+ROUNDS = 100
+"""Rounds of Lloyd's algorithm at most."""
+
+
+def relabelled(
+    alg: Algorithm, q: Product, batches: Minibatch, key: PRNGKeyArray, slot: int, places: Int[Array, " J"]
+) -> tuple[Product, Float[Array, ""]]:
+    """The globals of the likeliest paths in which the steps of a state are divided; the gain of `slots.scored` by it.
+
+    Args:
+      alg: an algorithm of the model.
+      q: the posterior.
+      batches: all data, along a leading axis.
+      key: random key of k-means.
+      slot: the state that is divided.
+      places: the slots of its pieces.
+    """
+    make = lambda step: step_jit(functools.partial(_relabelled, step))
+    return kept(alg.step, "relabelled", make)(q, batches, key, slot, places)
+
+
+def _relabelled(
+    step_of: weakref.ref, q: Product, batches: Minibatch, key: PRNGKeyArray, slot: Any, places: Array
+) -> tuple[Product, Array]:
+    step: Any = step_of()
+    spec = step.spec
+    model, hyper = spec.model, tree.as_arrays(spec.model.hyper)
+    prior = model.prior(hyper)
+    flat = lambda x: x.reshape(-1, *x.shape[2:])
+    batch = Minibatch(jax.tree.map(flat, batches.data), None, flat(batches.weights))
+    ((name, chain),) = model.local_elbo(hyper, spec.point(q), batch, key, spec.estep).local.items()
+    path = jnp.argmax(chain.probs, -1)
+    inside = (path == slot) & (jnp.sum(chain.probs, -1) > 0.5) & (flat(batches.weights)[:, None] > 0)
+    y = jax.tree.leaves(batch.data)[0]
+    points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
+    labels = nearest_labels(key, points, inside.ravel().astype(points.dtype), len(places), ROUNDS).reshape(path.shape)
+    context = Context(energy_of(model), hyper, prior, batch)
+    of_path = lambda path: context.implied_by({name: jax.vmap(lambda q, z: q.stats(z))(chain, path)})
+    before, after = of_path(path), of_path(jnp.where(inside, places[labels], path))
+    return after, scored(after, prior) - scored(before, prior)

@@ -1,0 +1,51 @@
+"""Stochastic gradient Riemannian Langevin dynamics: a step of a Markov chain in the place of a message.
+
+Topics are pi_k = theta_k / sum_w theta_kw with theta_kw ~ Gamma(eta_w, 1), the expanded-mean parametrisation of
+Patterson and Teh (2013, section 4). Preconditioned by diag(theta), one step of size epsilon is
+
+    theta* = | theta + epsilon/2 (eta - theta + n - pi sum_w n_w) + sqrt(theta) xi |,   xi ~ N(0, epsilon),
+
+where n is N/S times the expected counts of the batch: the gradient of its bound in log pi. With rho = epsilon / 2 that
+is |(1 - rho) theta + rho (eta + message)|, the step that every global takes, and its absolute value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.checks import require
+from vijax.families import Dirichlet, Family
+from vijax.inference.estimator.base import Estimator, Placed
+
+
+@dataclasses.dataclass(frozen=True)
+class langevin(Estimator):
+    """The drift and the noise of stochastic gradient Riemannian Langevin dynamics, for Dirichlet globals.
+
+    It goes with `vijax.update.reflected()` and `vijax.estimand.draw()`, as in `vijax.sgrld`. The concentrations of the
+    state are theta, not those of a posterior.
+
+    Raises:
+      ValueError: in a step, a global that is no `vijax.Dirichlet`.
+    """
+
+    for_points: ClassVar[bool] = True
+
+    def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
+        remedy = "Of other globals use vijax.ssvi, or vijax.reference for a sampler."
+        require(isinstance(q, Dirichlet), "estimator", "Dirichlet globals for langevin()", type(q).__name__, remedy)
+        theta, pi = q.concentration, q.mean()  # type: ignore[attr-defined]
+        noise = jax.random.normal(key, theta.shape, theta.dtype)
+
+        def message(counts: Any) -> Family:
+            n = q.as_stats(counts).log
+            drift = n - pi * jnp.sum(n, axis=-1, keepdims=True)
+            # The step multiplies it by rho: sqrt(2 rho theta) is left.
+            return q.with_naturals([drift + jnp.sqrt(2 * theta / rho) * noise])
+
+        return q.stats(pi), message

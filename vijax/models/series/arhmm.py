@@ -1,0 +1,251 @@
+"""Autoregressive hidden Markov models: a linear law of motion for each state (Hamilton 1989; Fox, Sudderth, Jordan and
+Willsky 2011).
+
+    initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
+    y_t - a y_{t-1} | z_t = k ~ N(A_k1 y_{t-1} + ... + A_kP y_{t-P} + B_k u_t + b_k, L_k^-1)
+
+a is a number, the persistence. The coefficients G_k = (A_k1, ..., A_kP, B_k, b_k)' and the precision L_k have a
+matrix-normal-Wishart prior. A sequence is a group; its path of states is one local variable, kept joint: q(z) is the
+exact posterior given the dynamics, by forward-backward, as in `vijax.models.hmm`.
+
+The likelihood is conditional on the first P steps. A step with a missing entry begins a sequence anew: it and the P
+steps after it say nothing of the dynamics, while the chain of states goes on through them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from vijax.arguments import Count, NotNegative, Positive, Size, checked
+from vijax.contract import init as starts
+from vijax.contract.model import Estimates, Model
+from vijax.contract.queries import Generative, Values, is_sizes
+from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
+from vijax.families.chain import chains
+from vijax.families.point import log_predictive
+from vijax.models.energies.energy import energy_model
+from vijax.models.series import sequences
+from vijax.models.series.motion_start import labels_by_motion
+from vijax.models.series.switching_dynamics import (
+    Form,
+    Motion,
+    change_of,
+    check_columns,
+    dynamics_prior,
+    features_of,
+    known_steps,
+    require_begun,
+    step_densities,
+)
+from vijax.tree import on_device
+from vijax.xla.by_value import by_value
+from vijax.xla.compiler import once_jit
+from vijax.xla.precision import enable_x64
+
+
+@by_value
+@checked
+def arhmm(
+    dim: Size,
+    num_states: Size,
+    num_lags: Count = 1,
+    num_inputs: Count = 0,
+    initial_concentration: Positive = 1.0,
+    transition_concentration: Positive = 1.0,
+    stickiness: NotNegative = 0.0,
+    persistence: float = 1.0,
+    strength: Positive = 0.01,
+    degrees: Positive | None = None,
+    variance: Positive = 1.0,
+    init: starts.Init | None = None,
+) -> Model:
+    """An autoregressive hidden Markov model.
+
+    Args:
+      dim: D, columns that move.
+      num_states: K, how many states.
+      num_lags: P, how many earlier steps a step depends on. With 0, a hidden Markov model of regressions on the inputs.
+      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which are not modelled.
+      initial_concentration: concentration of the Dirichlet prior of the first state.
+      transition_concentration: concentration of the Dirichlet priors of the next state given each.
+      stickiness: number added to the concentration of staying in a state.
+      persistence: a, how much of the last step a step keeps before the coefficients, whose prior mean is 0, are added.
+        With 1 they explain the change; with 0, the step, which costs float32 digits where paths are smooth.
+      strength: prior precision of the coefficients in units of the noise precision, counted in observations.
+      degrees: degrees of freedom of the Wishart prior of the noise precisions, above D - 1; unset: D + 2.
+      variance: inverse of the prior mean of the noise precisions. Noise much smaller than this wants a smaller one.
+      init: the start; by default states by clusters of windows of like motion.
+
+    Returns:
+      A `Model` with globals `initial`, `transition` and `dynamics` (MatrixNormalWishart over (G_k, L_k), batch (K,)).
+      The rows of G_k are the columns one step ago, two steps ago, ..., the inputs, and a constant. Data: a pair (y,
+      mask) of shapes (N, T, D + M) and (N, T), the mask true on the steps that exist, which come first
+      (`vijax.models.pad`); NaN marks missing observations. `fit.locals(data, key=key)["z"]` are the laws of the paths:
+      `.mode()` Viterbi's, `.probs` smoothed probabilities. `fit.score` counts the steps that the dynamics explain.
+      Draws have the first P steps of the data, and their inputs; forecasts keep the inputs of the last step.
+
+    Raises:
+      ValueError: an argument outside its limits; later, data unlike the above, and draws without P first steps.
+
+    >>> import vijax as vi
+    >>> turn = lambda a: np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
+    >>> y, rng = [np.array([1.0, 0.0])], np.random.default_rng(0)
+    >>> for t in range(1, 200):  # a circle, to the left and to the right
+    ...     y.append(turn(0.3 if t // 50 % 2 else -0.3) @ y[-1] + 0.01 * rng.normal(size=2))
+    >>> data = vi.models.pad([np.array(y)])
+    >>> model = arhmm(2, num_states=2, variance=1e-3)
+    >>> fit = vi.fit(vi.cavi(model), data, num_steps=20, key=jax.random.key(0))
+    >>> turns = fit.posterior["dynamics"].mean().coefficients[:, 0, 1]  # sin of the angle
+    >>> print(jnp.sort(turns).round(1))
+    [-0.3  0.3]
+    """
+    form = Form(dim, num_lags, num_inputs, persistence)
+    rows = transition_concentration * np.ones((num_states, num_states)) + stickiness * np.eye(num_states)
+
+    def energy(stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]) -> Float[Array, ""]:
+        z = stats["z"]
+        chain = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
+        return chain + jnp.vdot(z.unary, explained(form, stats["dynamics"], *group))
+
+    def locals_(group: tuple[Array, Array]) -> dict[str, Any]:
+        y, mask = group
+        dtype, k = jnp.result_type(float), num_states
+        zeros = (on_device(np.zeros(shape, dtype)) for shape in ((k,), (k, k), (len(y), k)))
+        return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
+
+    def check(data: PyTree) -> None:
+        check_columns(data, dim, num_inputs)
+
+    return energy_model(
+        globals={
+            "initial": Dirichlet.from_concentration(initial_concentration * np.ones(num_states)),
+            "transition": Dirichlet.from_concentration(rows),
+            "dynamics": dynamics_prior(form, num_states, strength, degrees, variance),
+        },
+        locals=locals_,
+        energy=energy,
+        example=(np.linspace(-1.0, 1.0, 3 * (dim + num_inputs)).reshape(3, -1), np.ones(3, bool)),
+        init=init or states_by_motion(form, num_states),
+        check_data=check,
+        score=lambda hyper, q, data, key: score(form, q, data),
+        generative=_drawn(form),
+    )
+
+
+def explained(form: Form, s: Any, y: Float[Array, "T C"], mask: Bool[Array, " T"]) -> Float[Array, "T K"]:
+    """The log density of each step in each state; zero on steps that are not explained."""
+    known = known_steps(form, y, mask)
+    y = jnp.where(jnp.isfinite(y) & mask[:, None], y, 0.0)
+    x, inputs = y[:, : form.dim], y[:, form.dim :]
+    return jnp.where(known[:, None], step_densities(s, features_of(form, x, inputs), change_of(form, x)), 0.0)
+
+
+@by_value
+def states_by_motion(form: Form, num_states: int) -> starts.Init:
+    """The start: states by clusters of windows of like motion (`labels_by_motion`)."""
+
+    def start(key: PRNGKeyArray, context: starts.Context) -> Product:
+        y, mask = context.data().data
+        y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool) & context.counts()[:, None]
+        labels = labels_by_motion(form, key, y, mask, num_states)
+        stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, y.dtype))(labels, mask)
+        return context.implied_by({"z": MarkovChainStats(*stats)})
+
+    return start
+
+
+# --- scores ----------------------------------------------------------------------------------------------------------
+def score(form: Form, q: Estimates, data: PyTree) -> Any:
+    """Held-out log probability of sequences at the posterior mean of the chain and the predictive densities of the
+    dynamics, Student's t (after EM and MAP at the point that they found): nats per step that is explained."""
+    from vijax.evaluate import Score
+
+    y, mask = check_columns(data, form.dim, form.num_inputs)
+    with enable_x64(True):
+        q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
+        y = np.asarray(y, np.float64)
+        found = np.asarray(_log_densities(form, q, y, mask))
+        return Score.of(found, np.asarray(known_steps(form, y, mask)).sum(axis=1))
+
+
+def _work(form: Form, q: Estimates, y: Array, mask: Array) -> int:
+    return int(y.size * form.num_features**2 * jax.tree.leaves(q["transition"])[0].shape[-1])
+
+
+@functools.partial(once_jit, work=_work, static_argnums=0)
+def _log_densities(form: Form, q: Estimates, y: Array, mask: Array) -> Float[Array, " N"]:
+    """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
+    initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
+
+    def one(y: Array, mask: Array) -> Float[Array, ""]:
+        known, whole = known_steps(form, y, mask), jnp.where(jnp.isfinite(y) & mask[:, None], y, 0.0)
+        x, inputs = whole[:, : form.dim], whole[:, form.dim :]
+        each = lambda s, step: step_densities(s, *(part[None] for part in step))[0]
+        steps = features_of(form, x, inputs), change_of(form, x)
+        fits = jax.vmap(lambda f, change: log_predictive(each, q["dynamics"], (f, change)))(*steps)
+        return chains.chain_log_normalizer(initial, transition, jnp.where(known[:, None], fits, 0.0), mask)
+
+    return jax.vmap(one)(y, mask)
+
+
+# --- draws -----------------------------------------------------------------------------------------------------------
+class Begun(NamedTuple):
+    """The layout of sequences to be drawn."""
+
+    y: Float[Array, "N T C"]  # observations and inputs
+    mask: Bool[Array, "N T"]  # true on the steps that exist
+    before: Float[Array, "N P D"]  # the steps before the first one, the latest first
+    given: Float[Array, "N T D"]  # the steps that draws are held to; NaN elsewhere
+
+
+def _drawn(form: Form) -> Generative:
+    """Draws of an autoregressive hidden Markov model after the first P steps of data."""
+    dim, lags = form.dim, form.num_lags
+
+    def layout(like: Any) -> Begun:
+        if is_sizes(like):
+            raise ValueError(
+                f"like: expected data (y, mask), whose first {lags} steps and inputs draws keep, got lengths {like}."
+            )
+        require_begun(*check_columns(like, dim, form.num_inputs), dim, lags)
+        y, mask = jnp.asarray(like[0], jnp.result_type(float)), jnp.asarray(like[1], bool)
+        first = jnp.arange(y.shape[1]) < lags
+        return Begun(y, mask, _none_before(y), jnp.where(first[None, :, None], y[..., :dim], jnp.nan))
+
+    def _none_before(y: Array) -> Array:
+        return jnp.zeros((len(y), lags, dim), y.dtype)
+
+    def paths(values: Values, local: Values, layout: Begun, key: PRNGKeyArray) -> Float[Array, "N T D"]:
+        follow = Motion.of(form, values["dynamics"]).follow
+        inputs, keys = layout.y[..., dim:], jax.random.split(key, len(layout.y))
+        return jax.vmap(follow)(local["z"], inputs, layout.before, layout.given, keys)
+
+    def local(hyper: Any, values: Values, layout: Begun, key: PRNGKeyArray) -> dict[str, Array]:
+        size, num_steps = layout.mask.shape
+        one = lambda key: sequences.path(values["initial"], values["transition"], num_steps, key)
+        return {"z": jax.vmap(one)(jax.random.split(key, size))}
+
+    def data(hyper: Any, values: Values, local: Values, layout: Begun, key: PRNGKeyArray) -> Float[Array, "N T C"]:
+        y = jnp.concatenate([paths(values, local, layout, key), layout.y[..., dim:]], -1)
+        return sequences.padded(y, layout)
+
+    def ahead(
+        hyper: Any, values: Values, local: Values, layout: Begun, num_steps: int, key: PRNGKeyArray
+    ) -> tuple[Values, Begun]:
+        key_gaps, key = jax.random.split(key)
+        seen = jnp.where(layout.mask[..., None], layout.y[..., :dim], 0.0)
+        full = paths(values, local, layout._replace(given=seen), key_gaps)  # missing steps are drawn
+        ends = jnp.sum(layout.mask, 1)[:, None] - 1 - jnp.arange(lags)[None]
+        before = jnp.take_along_axis(full, jnp.maximum(ends, 0)[..., None], axis=1)
+        laws = values["initial"], values["transition"]
+        z = sequences.paths_after(local["z"], layout.mask, *laws, num_steps, key)
+        y, mask = sequences.after(sequences.Steps(layout.y, layout.mask), num_steps)
+        return {"z": z}, Begun(y, mask, before, jnp.full((*mask.shape, dim), jnp.nan, y.dtype))
+
+    return Generative(layout, data, local, sequences.observed, ahead=ahead)

@@ -1,0 +1,278 @@
+"""Switching linear dynamical systems: a hidden path whose linear law of motion switches, seen with noise (Ghahramani
+and Hinton 2000; Fox, Sudderth, Jordan and Willsky 2011).
+
+    initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
+    x_1q ~ N(m_q, 1 / p_q),   x_t - a x_{t-1} | z_t = k ~ N(A_k x_{t-1} + B_k u_t + b_k, L_k^-1),
+    y_td ~ N(c_d' x_t + e_d, 1 / r_d)
+
+with u_t inputs, a the persistence, (A_k, B_k, b_k) and L_k matrix-normal-Wishart, the other pairs normal-gamma. A
+sequence is a group. Structured mean field, q(z) q(x): both chains are kept joint. q(x) is a Gaussian chain, by the
+Kalman filter and smoother in information form, of the expected dynamics, each state's weighted by its probability at
+that step; q(z) is a Markov chain, by forward-backward, of the states' expected log densities under the pairs (x_{t-1},
+x_t). The two are found in turn, and the bound never falls.
+
+The likelihood determines x up to an invertible affine map only; compare what does not depend on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from vijax.arguments import Count, NotNegative, Positive, Size, checked
+from vijax.contract import init as starts
+from vijax.contract.model import Model
+from vijax.contract.queries import Generative, Values
+from vijax.families import Dirichlet, LinearGaussianChainStats, MarkovChain, MarkovChainStats, NormalGamma, Product
+from vijax.families.chain import chains
+from vijax.families.scalar.polya_gamma import PolyaGammaStats
+from vijax.inference.estep import mean_field
+from vijax.models.energies.energy import energy_model
+from vijax.models.series import sequences
+from vijax.models.series.motion_start import labels_by_motion
+from vijax.models.series.state_space import (
+    first_terms,
+    observation_terms,
+    path_template,
+    regression_prior,
+    window_scores,
+)
+from vijax.models.series.switching_dynamics import (
+    Form,
+    Motion,
+    check_columns,
+    dynamics_prior,
+    expected_step_densities,
+)
+from vijax.tree import on_device
+from vijax.xla.by_value import by_value
+
+
+@by_value
+@checked
+def slds(
+    dim: Size,
+    num_states: Size,
+    latent_dim: Size,
+    num_inputs: Count = 0,
+    initial_concentration: Positive = 1.0,
+    transition_concentration: Positive = 1.0,
+    stickiness: NotNegative = 0.0,
+    persistence: float = 1.0,
+    strength: Positive = 0.01,
+    degrees: Positive | None = None,
+    variance: Positive = 0.1,
+    shape: Positive = 1.0,
+    rate: Positive = 1.0,
+    init: starts.Init | None = None,
+    estep: Any = None,
+) -> Model:
+    """A switching linear dynamical system.
+
+    Args:
+      dim: D, columns of the observations.
+      num_states: K, how many laws of motion.
+      latent_dim: Q, dimension of the hidden path.
+      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which are not modelled.
+      initial_concentration: concentration of the Dirichlet prior of the first state.
+      transition_concentration: concentration of the Dirichlet priors of the next state given each.
+      stickiness: number added to the concentration of staying in a state.
+      persistence: a, how much of the last step a step keeps before the coefficients, whose prior mean is 0, are added.
+      strength: prior precision of all coefficients and means, in units of their noise precision, counted in
+        observations.
+      degrees: degrees of freedom of the Wishart prior of the precisions of the motion, above Q - 1; unset: Q + 2.
+      variance: inverse of the prior mean of the precisions of the motion, whose path begins at variance about one.
+      shape: shape of the gamma prior of the noise precisions of observations and first steps.
+      rate: rate of the same prior; data of another scale than one want another rate.
+      init: the start; by default the path of leading principal components, smoothed, and states by clusters of windows
+        of like motion.
+      estep: how the two chains are found in turn; by default `vijax.estep.mean_field(20, 1e-3)`.
+
+    Returns:
+      A `Model` with globals `initial`, `transition`, `start` (NormalGamma, batch (Q,)), `dynamics`
+      (MatrixNormalWishart, batch (K,); rows of the coefficients are the path one step ago, the inputs, and a constant)
+      and `observation` (MultivariateNormalGamma over ((c_d, e_d), r_d), batch (D,)), and locals `x` and `z`. Data: a
+      pair (y, mask) of shapes (N, T, D + M) and (N, T), the mask true on the steps that exist, which come first
+      (`vijax.models.pad`). NaN marks a missing observation. `fit.locals(data, key=key)` are the laws of the paths:
+      `["z"].probs` smoothed probabilities of the states, `["x"].mean()` smoothed paths. Draws have the inputs of the
+      data; forecasts keep those of the last step.
+
+    Raises:
+      ValueError: an argument outside its limits; later, data unlike the above.
+
+    >>> import vijax as vi
+    >>> turn = lambda a: np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
+    >>> x, rng = [np.array([1.0, 0.0])], np.random.default_rng(0)
+    >>> for t in range(1, 200):  # a circle, to the left and to the right
+    ...     x.append(turn(0.3 if t // 50 % 2 else -0.3) @ x[-1])
+    >>> y = np.array(x) @ rng.normal(size=(2, 5)) + 0.1 * rng.normal(size=(200, 5))
+    >>> data = vi.models.pad([y])
+    >>> model = slds(5, num_states=2, latent_dim=2, stickiness=5.0, variance=1e-3, rate=0.01)
+    >>> fit = vi.fit(vi.cavi(model), data, num_steps=30, key=jax.random.key(0))
+    >>> z = np.asarray(fit.locals(data, key=jax.random.key(1))["z"].mode()[0])
+    >>> print(np.mean((z[:-1] == z[1:])[[20, 70, 120, 170]]), bool(z[25] != z[75]), bool(z[25] == z[125]))
+    1.0 True True
+    """
+    form = Form(latent_dim, 1, num_inputs, persistence)
+    rows = transition_concentration * np.ones((num_states, num_states)) + stickiness * np.eye(num_states)
+
+    def energy(stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]) -> Float[Array, ""]:
+        z = stats["z"]
+        chain = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
+        return chain + path_terms(form, dim, stats, group)
+
+    return energy_model(
+        globals={
+            "initial": Dirichlet.from_concentration(initial_concentration * np.ones(num_states)),
+            "transition": Dirichlet.from_concentration(rows),
+            **motion_priors(form, dim, num_states, strength, degrees, variance, shape, rate),
+        },
+        locals=lambda group: {**path_template(latent_dim, group), "z": states_template(num_states, True, group)},
+        energy=energy,
+        example=(np.linspace(-1.0, 1.0, 3 * (dim + num_inputs)).reshape(3, -1), np.ones(3, bool)),
+        init=init or start_of_paths(form, dim, num_states),
+        estep=estep or mean_field(20, 1e-3),
+        check_data=lambda data: check_observations(dim, num_inputs, data),
+        generative=_drawn(form, dim),
+    )
+
+
+def motion_priors(
+    form: Form,
+    dim: int,
+    num_states: int,
+    strength: float,
+    degrees: float | None,
+    variance: float,
+    shape: float,
+    rate: float,
+) -> dict[str, Any]:
+    """Priors of the first step, the dynamics and the observations."""
+    return {
+        "start": NormalGamma.from_parameters(np.zeros(form.dim), strength, shape, rate),
+        "dynamics": dynamics_prior(form, num_states, strength, degrees, variance),
+        "observation": regression_prior(dim, form.dim + 1, strength, shape, rate),
+    }
+
+
+def states_template(num_states: int, shared: bool, group: tuple[Array, Array]) -> MarkovChain:
+    """The chain of equally likely paths; its transitions are shared by all steps, or each step has its own."""
+    y, mask = group
+    dtype, k, steps = jnp.result_type(float), num_states, len(y)
+    shapes = (k,), (k, k) if shared else (steps - 1, k, k), (steps, k)
+    zeros = (on_device(np.zeros(shape, dtype)) for shape in shapes)
+    return MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))
+
+
+def path_terms(form: Form, dim: int, stats: Any, group: tuple[Array, Array]) -> Float[Array, ""]:
+    """log p(y, x | z, globals) of one sequence: of its first step, of its moves by state, and of its observations."""
+    y, mask = group
+    x, inputs = stats["x"], jnp.where(mask[:, None], y[:, dim:], 0.0)
+    first = first_terms(stats["start"], x.value[0], jnp.diagonal(x.outer[0]))
+    moves = expected_step_densities(form, stats["dynamics"], x, inputs)
+    moves = jnp.vdot(stats["z"].unary[1:], jnp.where(mask[1:, None], moves, 0.0))
+    return jnp.where(mask[0], first, 0.0) + moves + observation_terms(stats["observation"], x, y[:, :dim], mask)
+
+
+@by_value
+def start_of_paths(form: Form, dim: int, num_states: int, shared: bool = True, variance: float = 0.05) -> starts.Init:
+    """The start: the path that `vijax.models.linear_gaussian_state_space` starts at, its leading principal components,
+    known up to `variance`; and states by clusters of windows in which that path, smoothed, moves alike."""
+
+    def start(key: PRNGKeyArray, context: starts.Context) -> Product:
+        y, mask = context.data().data
+        y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool) & context.counts()[:, None]
+        path = _smoothed(window_scores(y[..., :dim], mask, form.dim), mask)
+        inputs = y[..., dim:]
+        labels = labels_by_motion(form, key, jnp.concatenate([path, inputs], -1), mask, num_states)
+        states = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, shared, m, y.dtype))(labels, mask)
+        chain: Any = path_template(form.dim, (y[0], mask[0]))["x"]
+        exact: LinearGaussianChainStats = jax.vmap(lambda x, m: chain.with_context(m).stats(x))(path, mask)
+        spread = jnp.where(mask[..., None, None], variance * jnp.eye(form.dim, dtype=y.dtype)[None, None], 0.0)
+        # The errors of neighbouring steps are nearly the same: else the motion would seem to have their noise.
+        both = mask[:, 1:, None, None] & mask[:, :-1, None, None]
+        cross = exact.cross + jnp.where(both, 0.9 * spread[:, 1:], 0.0)
+        x = exact._replace(outer=exact.outer + spread, cross=cross)
+        local = {"x": x, "z": MarkovChainStats(*states)}
+        if not shared:  # transitions by logistic regressions, whose omega have mean 1/4 where nothing is known
+            shape = (*cross.shape[:2], num_states - 1)
+            return context.implied_by({**local, "omega": PolyaGammaStats(jnp.full(shape, 0.25, y.dtype))})
+        return context.implied_by(local)
+
+    return start
+
+
+def _smoothed(path: Float[Array, "N T Q"], mask: Bool[Array, "N T"]) -> Float[Array, "N T Q"]:
+    """Means of five neighbouring steps, binomial weights."""
+    weights, steps = (1.0, 4.0, 6.0, 4.0, 1.0), path.shape[1]
+    wide = lambda a: jnp.pad(jnp.where(mask[..., None], a, 0.0), ((0, 0), (2, 2), (0, 0)))
+    total = lambda a: sum(w * wide(a)[:, i : i + steps] for i, w in enumerate(weights))
+    return jnp.where(mask[..., None], total(path) / jnp.maximum(total(jnp.ones_like(path)), 1.0), 0.0)
+
+
+def check_observations(dim: int, num_inputs: int, data: PyTree) -> None:
+    """Raises ValueError on data that are no pair (y, mask) of these columns."""
+    check_columns(data, dim, num_inputs)
+
+
+def observed_draws(
+    dim: int, values: Values, path: Float[Array, "N T Q"], layout: sequences.Steps, key: PRNGKeyArray
+) -> Float[Array, "N T C"]:
+    """Observations of paths, and the inputs as they are."""
+    found = values["observation"]
+    mean = path @ found.coefficients[:, :-1].T + found.coefficients[:, -1][None, None]
+    noise = jax.random.normal(key, mean.shape, mean.dtype)
+    y = mean + noise / jnp.sqrt(found.precision)[None, None]
+    return sequences.padded(jnp.concatenate([y, layout.y[..., dim:]], -1), layout)
+
+
+def first_step(values: Values, key: PRNGKeyArray) -> Float[Array, " Q"]:
+    """A draw of x_1."""
+    law = values["start"]
+    return law.mean + jax.random.normal(key, law.mean.shape, law.mean.dtype) / jnp.sqrt(law.precision)
+
+
+def _drawn(form: Form, dim: int) -> Generative:
+    """Draws of a switching linear dynamical system."""
+
+    def moved(
+        values: Values, z: Array, inputs: Array, before: Array, is_first: Any, key: PRNGKeyArray
+    ) -> Float[Array, "T Q"]:
+        """A path after the step `before`; from its first law where there is none."""
+        key_first, key = jax.random.split(key)
+        given = jnp.full((len(z), form.dim), jnp.nan, before.dtype)
+        given = given.at[0].set(jnp.where(is_first, first_step(values, key_first), jnp.nan))
+        return Motion.of(form, values["dynamics"]).follow(z, inputs, before[None], given, key)
+
+    def local(hyper: Any, values: Values, layout: sequences.Steps, key: PRNGKeyArray) -> dict[str, Array]:
+        size, num_steps = layout.mask.shape
+        key_z, key_x = jax.random.split(key)
+        one = lambda key: sequences.path(values["initial"], values["transition"], num_steps, key)
+        z = jax.vmap(one)(jax.random.split(key_z, size))
+        before = jnp.zeros((size, form.dim), layout.y.dtype)
+        follow = lambda z, inputs, before, key: moved(values, z, inputs, before, True, key)
+        return {"z": z, "x": jax.vmap(follow)(z, layout.y[..., dim:], before, jax.random.split(key_x, size))}
+
+    def data(hyper: Any, values: Values, local: Values, layout: sequences.Steps, key: PRNGKeyArray) -> Array:
+        return observed_draws(dim, values, local["x"], layout, key)
+
+    def ahead(
+        hyper: Any, values: Values, local: Values, layout: sequences.Steps, num_steps: int, key: PRNGKeyArray
+    ) -> tuple[Values, sequences.Steps]:
+        key_z, key_x = jax.random.split(key)
+        next_ = sequences.after(layout, num_steps)
+        laws = values["initial"], values["transition"]
+        z = sequences.paths_after(local["z"], layout.mask, *laws, num_steps, key_z)
+        ends = sequences.last_of(local["x"], layout.mask), ~layout.mask.any(axis=1)
+        follow = lambda *of: moved(values, *of)
+        x = jax.vmap(follow)(z, next_.y[..., dim:], *ends, jax.random.split(key_x, len(z)))
+        return {"z": z, "x": x}, next_
+
+    like = sequences.steps_like(
+        lambda data: check_observations(dim, form.num_inputs, data), np.zeros(dim + form.num_inputs)
+    )
+    return Generative(like, data, local, sequences.observed, ahead=ahead)
