@@ -69,12 +69,12 @@ def sampled(config: Any, choice: Choice) -> Data | None:
     if table.num_groups <= given.sample:
         return None
     _check(config, table.num_groups)
-    out = min(round(given.held_out * table.num_groups), given.sample)
+    out, few = held_out_of(given, table.num_groups)
     train, test = table.split(out, given.split_seed) if out else (table, None)
     order = Permutation(train.num_groups, (given.split_seed, SPLIT + 1))
     held = np.sort(order(np.arange(min(given.sample, train.num_groups))))
     notes = Notes()
-    notes.add(f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of them.")
+    notes.add(f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of them.{few}")
     like = table_of(train.take(held), choice._replace(columns=tuple(names)), given.path, notes)
     choice = choice._replace(columns=like.columns, classes=like.classes)
     apart = None if test is None else table_of(test.take(np.arange(out)), choice, given.path)
@@ -83,6 +83,18 @@ def sampled(config: Any, choice: Choice) -> Data | None:
         apart = None if apart is None else apart.standardised(like.scaling)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Table)}
     return Data(Sampled(**fields, whole=train, choice=choice), apart)
+
+
+def held_out_of(given: Any, total: int) -> tuple[int, str]:
+    """The number of rows or documents that are held out, and what to say where `data.held_out` asks for more.
+
+    >>> from types import SimpleNamespace
+    >>> held_out_of(SimpleNamespace(held_out=0.5, sample=100), 1000)
+    (100, ' Held out are data.sample=100, in place of the 500 of data.held_out=0.5.')
+    """
+    asked = round(given.held_out * total)
+    few = f" Held out are data.sample={given.sample:,}, in place of the {asked:,} of data.held_out={given.held_out:g}."
+    return min(asked, given.sample), few if asked > given.sample else ""
 
 
 def _columns_of_numbers(source: str, but: tuple[str | None, ...]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from vijax.app.kinds.listing import Data
+from vijax.app.kinds.sampled import held_out_of
 from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data import Corpus
@@ -55,7 +56,7 @@ def sampled_documents(section: DocumentData) -> Data | None:
         return None
     if found.vocabulary is None:
         found = dataclasses.replace(found, vocabulary=tuple(f"word{i}" for i in range(found.vocab_size)))
-    number = min(round(section.held_out * total), section.sample)
+    number, few = held_out_of(section, total)
     train, test = found.split(number, section.split_seed) if number else (found, None)
     if test is not None and not (seen := train.sizes.words > 0).all():
         train, test = (part.over(np.flatnonzero(seen)) for part in (train, test))
@@ -64,11 +65,9 @@ def sampled_documents(section: DocumentData) -> Data | None:
         order = Permutation(train.num_documents, (section.split_seed, SPLIT + 1))
         held = np.sort(order(np.arange(section.sample)))
     sample = train.take(held)
-    note = (
-        f"There are more documents than data.sample: the page is of {len(held):,} of them; the fit reads all by parts."
-    )
+    page = f"the page is of {len(held):,} of them; the fit reads all by parts."
     fields = {field.name: getattr(sample, field.name) for field in dataclasses.fields(Corpus)}
-    fields["notes"] = (*sample.notes, note)
+    fields["notes"] = (*sample.notes, f"There are more documents than data.sample: {page}{few}")
     return Data(SampledDocuments(**fields, whole=train), None if test is None else test.take(np.arange(number)))
 
 
