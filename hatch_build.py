@@ -23,7 +23,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # The first that is supported: what is compiled for it runs with later ones, and not the other way round.
 HEADERS = "jaxlib==0.7.2; python_version < '3.15'"
 FLAGS = ("-O3", "-fPIC", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-Wno-psabi")
-LEVELLED = ("kernels", "pairs", "gammas")
+LEVELLED = ("kernels", "normals", "pairs", "gammas")
 X86 = {
     "baseline": (),
     "avx2": ("-mavx2", "-mfma"),

@@ -21,7 +21,7 @@ from vijax.xla import native
 from vijax.xla.chunks import ACCELERATOR_BYTES
 
 RowFunction = Callable[[Array, PyTree, Any, PRNGKeyArray], tuple[Array, PyTree]]
-AtOnce = Callable[[Array, PyTree, Sequence[Any]], tuple[tuple[Array, tuple[PyTree, ...]], tuple[Array, PyTree]]]
+AtOnce = Callable[[Array, PyTree, Sequence[Any], PRNGKeyArray], tuple[tuple[Array, tuple[PyTree, ...]], tuple[Array, PyTree]]]
 
 
 def sum_over_rows(
@@ -45,8 +45,8 @@ def sum_over_rows(
       chunks: groups of equally shaped chunks (one per length bucket): pytrees, every leaf with a leading chunk axis,
         with an attribute `words`, integer, (chunks, docs, slots), all in [0, V). See `split_chunks`.
       key: split into one key per chunk.
-      at_once: `(table, shared, chunks) -> (what this returns, the gradients in table and shared)`, the same by a CPU
-        kernel; None where `fn` has none. It draws nothing.
+      at_once: `(table, shared, chunks, key) -> (what this returns, the gradients in table and shared)`, the same by a
+        CPU kernel, which draws by `keys_of_chunks`; None where `fn` has none.
 
     Returns:
       The total, differentiable in `table` and `shared`; and for each group the `aux` of its chunks, stacked along a
@@ -82,7 +82,7 @@ def _either(at_once, wanted, by_chunk, table, shared, groups, key):
     """The `wanted` results of `at_once`, where it can be used; else those of `by_chunk`."""
     if at_once is None or not _of_one_type(table, shared, groups):
         return by_chunk(table, shared, groups, key)
-    of_kernel = lambda table, shared, groups, key: wanted(at_once(table, shared, groups))
+    of_kernel = lambda table, shared, groups, key: wanted(at_once(table, shared, groups, key))
     return native.on_cpu(of_kernel, by_chunk, table, shared, groups, key)
 
 
@@ -124,14 +124,17 @@ _sum_over_rows.defvjp(_forward, _backward)
 
 def _scan_groups(body, carry, groups, key):
     """`body(carry, chunk, key) -> (carry, aux)` over every chunk of every group; one compiled body per group."""
-    ends = np.cumsum([group.words.shape[0] for group in groups])
-    # One split for all groups: a generator in each would be compiled for each.
-    keys = jnp.split(jax.random.split(key, ends[-1]), ends[:-1]) if groups else []
     auxs = []
-    for group, group_keys in zip(groups, keys, strict=True):
+    for group, group_keys in zip(groups, keys_of_chunks(key, groups), strict=True):
         carry, aux = jax.lax.scan(lambda c, x: body(c, *x), carry, (group, group_keys))
         auxs.append(aux)
     return carry, tuple(auxs)
+
+
+def keys_of_chunks(key: PRNGKeyArray, groups: Sequence[Any]) -> list[PRNGKeyArray]:
+    """A key for every chunk of every group. One split for all groups: a generator in each would be compiled for each."""
+    ends = np.cumsum([group.words.shape[0] for group in groups])
+    return jnp.split(jax.random.split(key, ends[-1]), ends[:-1]) if groups else []
 
 
 def _rows(table, words):

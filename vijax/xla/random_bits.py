@@ -31,10 +31,19 @@ def in_one_piece(key: PRNGKeyArray) -> PRNGKeyArray:
     >>> print(same)
     [ True  True  True]
     """
-    partitionable = jax.config.jax_threefry_partitionable  # type: ignore[attr-defined]
-    if jax.default_backend() != "cpu" or not partitionable or jax.random.key_impl(key) != PLAIN:
+    if jax.default_backend() != "cpu" or not is_usual(key) or jax.random.key_impl(key) != PLAIN:
         return key
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_IMPLEMENTATION)
+
+
+def is_usual(key: PRNGKeyArray) -> bool:
+    """True for a key whose numbers are those of JAX's usual implementation, each by its position.
+
+    >>> is_usual(jax.random.key(0)), is_usual(in_one_piece(jax.random.key(0))), is_usual(jax.random.key(0, impl="rbg"))
+    (True, True, False)
+    """
+    partitionable = jax.config.jax_threefry_partitionable  # type: ignore[attr-defined]
+    return partitionable and jax.random.key_impl(key) in (PLAIN, _IMPLEMENTATION)
 
 
 def _seed(seed: Int[Array, ""]) -> UInt32[Array, 2]:

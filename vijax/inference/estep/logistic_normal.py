@@ -34,7 +34,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from vijax.arguments import Count, Positive, Size, checked, inside
 from vijax.contract.estep import EStep, repeat_by_document
 from vijax.families.vector.matrices import inverse, matvec, solve_lower, solve_upper
+from vijax.inference.estep.logistic_normal_kernel import Settings, inferred
 from vijax.inference.expectation import VectorExpectation, vector_monte_carlo
+from vijax.inference.expectation.vector import VectorMonteCarlo
 from vijax.inference.likelihood import softmax_mixture
 from vijax.xla import gather
 
@@ -73,6 +75,10 @@ class LogisticNormalEStep(EStep, abc.ABC):
           key: for expectations by Monte Carlo; the draws stay the same from iteration to iteration.
         """
 
+    def of_kernel(self) -> Settings | None:
+        """The settings of the kernel that does the same (`vijax.xla.native`); None where there is none."""
+        return None
+
 
 _LEAST_SHARE = 0.4  # share of the precision that a step leaves in every direction
 _MAX_HALVINGS = 40
@@ -97,7 +103,19 @@ class ProximalGradient(LogisticNormalEStep):
         """Few: documents of one chunk go on until the last is finished. (Of 70 words and 10 topics one at a time.)"""
         return gather.docs_per_chunk(num_slots, 32 * num_topics, cache_bytes=2**17)
 
+    def of_kernel(self) -> Settings | None:
+        """Of draws alone: other expectations take no draws, and are for comparisons."""
+        how = self.expectation
+        if not isinstance(how, VectorMonteCarlo):
+            return None
+        drawing = {"draws": how.num_samples, "antithetic": int(how.antithetic), "matched": int(how.matched)}
+        steps = {"step_size": self.step_size, "max_iters": self.max_iters, "tol": self.tol, "refine": self.refine}
+        return {**drawing, "diagonal": int(self.covariance == "diagonal"), **steps}
+
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
+        return inferred(self.of_kernel(), self._by_xla, problem, start, key)
+
+    def _by_xla(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
         words = jnp.sum(problem.counts, 1) > 0
         improve = functools.partial(self._improve, problem, key)
         settled = lambda new, old: new.gain <= self.tol

@@ -186,6 +186,7 @@ def over_words(
     table: Float[Array, "words topics"],
     alpha: Float[Array, " topics"],
     groups: Sequence[Any],
+    key: PRNGKeyArray,
 ) -> tuple[tuple[Array, tuple[tuple[Array, Array], ...]], tuple[Array, Array]]:
     """E-step, bound and its gradient in one compiled call (`vijax.xla.gather.AtOnce`). No array of the size (documents,
     slots, topics) is written in between: a document's rows are read once.
@@ -194,6 +195,7 @@ def over_words(
       The total of the expected log likelihood, weighted by document; the value of each document, and gamma; the
       gradient of the total in the table, and in alpha, which is zero.
     """
+    del key
     total, found, gradient = jnp.zeros((), table.dtype), [], jnp.zeros_like(table)
     for group in groups:
         docs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), group)

@@ -8,6 +8,7 @@ does (Wang and Blei 2013).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -33,8 +34,28 @@ VectorExpectation = Callable[
 ]
 
 
-@by_value
-def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched: bool = False) -> VectorExpectation:
+@dataclasses.dataclass(frozen=True)
+class VectorMonteCarlo:
+    """Averages over draws; see `vector_monte_carlo`."""
+
+    num_samples: int
+    antithetic: bool
+    matched: bool
+
+    def __call__(
+        self, likelihood: VectorLikelihood, y: Any, m: Array, cov: Array, key: PRNGKeyArray | None
+    ) -> VectorMoments:
+        """See `VectorMoments`; ValueError without a key."""
+        if key is None:
+            raise ValueError("key: expected a random key for a Monte Carlo expectation, got None.")
+        each = lambda y, z: jax.vmap(lambda x: derivatives_at(likelihood, y, x))(z)
+        averages = likelihood.averages or (lambda y, z: tuple(jnp.mean(x, 0) for x in each(y, z)))  # type: ignore[return-value]
+        factor = jnp.linalg.cholesky(cov)
+        z = gaussian_draws(key, m, factor, self.num_samples, self.antithetic, self.matched)
+        return VectorMoments(*jax.vmap(averages)(y, z))
+
+
+def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched: bool = False) -> VectorMonteCarlo:
     """Averages of l, its gradient and its Hessian over draws (Bonnet, Price): Khan et al. 2016, appendix A.3.
 
     Args:
@@ -46,16 +67,7 @@ def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched
     """
     require_integers(num_samples=num_samples)
     require(not antithetic or num_samples % 2 == 0, "num_samples", "an even number, for pairs", num_samples)
-
-    def estimate(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array, key: PRNGKeyArray | None) -> VectorMoments:
-        if key is None:
-            raise ValueError("key: expected a random key for a Monte Carlo expectation, got None.")
-        each = lambda y, z: jax.vmap(lambda x: derivatives_at(likelihood, y, x))(z)
-        averages = likelihood.averages or (lambda y, z: tuple(jnp.mean(x, 0) for x in each(y, z)))  # type: ignore[return-value]
-        z = gaussian_draws(key, m, jnp.linalg.cholesky(cov), num_samples, antithetic, matched)
-        return VectorMoments(*jax.vmap(averages)(y, z))
-
-    return estimate
+    return VectorMonteCarlo(int(num_samples), bool(antithetic), bool(matched))
 
 
 def gaussian_draws(

@@ -31,6 +31,7 @@ from vijax.families import Dirichlet, MultivariateNormal, NormalWishart, Product
 from vijax.families.vector.matrices import half_log_det, inverse, outer
 from vijax.inference import estep as esteps
 from vijax.inference.estep import GaussianLocals, LogisticNormal
+from vijax.inference.estep.logistic_normal_kernel import over_words
 from vijax.inference.expectation.vector import gaussian_draws
 from vijax.inference.likelihood import softmax_mixture
 from vijax.models.documents.document_draws import of_topics
@@ -187,6 +188,7 @@ def local_elbo(
         stats["logits"],
         [split_chunks(_Chunk(*group), size(group[0])) for group in groups],
         key,
+        over_words(estep.of_kernel(), num_samples, law, key),
     )
     found = [merge_chunks(part, docs.weights.shape[0]) for part, (docs, _) in zip(aux, groups, strict=True)]
     parts = parted(jax.tree.map(lambda *x: jnp.concatenate(x), *found), [len(d.weights) for d in batch.data])

@@ -29,7 +29,10 @@ from jaxtyping import Array
 
 LIBRARY = Path(__file__).with_name("esteps.so")
 SWITCH = "VIJAX_NATIVE"
-OF_NUMBERS = "cvb0", "mean_field", "gibbs", "choose", "cvb0_step", "mean_field_step"
+OF_NUMBERS = (
+    *("cvb0", "mean_field", "gibbs", "choose", "cvb0_step", "mean_field_step"),
+    *("logistic_normal", "logistic_normal_step"),
+)
 NAMES = (
     *(f"{name}_{dtype}" for name in OF_NUMBERS for dtype in ("float32", "float64")),
     "distinct_int32",

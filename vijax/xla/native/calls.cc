@@ -38,6 +38,12 @@ const Kernels<float>& kernels() { return BEST(floats); }
 template <>
 const Kernels<double>& kernels() { return BEST(doubles); }
 template <class T>
+const LogisticNormals<T>& normals();
+template <>
+const LogisticNormals<float>& normals() { return BEST(normal_floats); }
+template <>
+const LogisticNormals<double>& normals() { return BEST(normal_doubles); }
+template <class T>
 Choose<T> choosing();
 template <>
 Choose<float> choosing() { return BEST(choose_floats); }
@@ -107,6 +113,74 @@ ffi::Error gibbs(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D
                  ffi::ResultBuffer<D> token_topics) {
   kernels<Number<D>>().gibbs(documents<D>(likelihood, counts, alpha), seed.typed_data(), max_tokens, burn_in,
                              num_sweeps, gamma->typed_data(), token_topics->typed_data());
+  return ffi::Error::Success();
+}
+
+// Settings by their names; those that are missing are noticed.
+struct Settled {
+  ffi::Dictionary from;
+  bool complete = true;
+  template <class T>
+  T get(const char* name) {
+    auto found = from.get<T>(name);
+    complete = complete && found.has_value();
+    return found.has_value() ? found.value() : T();
+  }
+  int64_t whole(const char* name) { return get<int64_t>(name); }
+};
+Climbing climbing_of(Settled& settings) {
+  const Drawing drawing = {settings.whole("draws"), settings.whole("antithetic") != 0, settings.whole("matched") != 0};
+  const double step_size = settings.get<double>("step_size"), tol = settings.get<double>("tol");
+  return {drawing, settings.whole("diagonal") != 0, step_size, settings.whole("max_iters"), tol, settings.whole("refine")};
+}
+ffi::Error incomplete() { return ffi::Error::InvalidArgument("settings: one is missing. Install vijax again."); }
+// Documents that have one seed.
+int64_t docs_each(ffi::Buffer<ffi::U32>& seeds, int64_t docs) {
+  const int64_t count = seeds.element_count() / 2;
+  return count > 0 && docs >= count ? docs / count : 1;
+}
+
+template <ffi::DataType D>
+ffi::Error logistic_normal(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D> linear,
+                           ffi::Buffer<D> precision, ffi::Buffer<D> mean, ffi::Buffer<D> site,
+                           ffi::Buffer<ffi::U32> seeds, ffi::Dictionary settings, ffi::ResultBuffer<D> found,
+                           ffi::ResultBuffer<D> found_site, ffi::ResultBuffer<ffi::S32> halvings) {
+  auto size = likelihood.dimensions();
+  Settled named = {settings};
+  const Climbing climbing = climbing_of(named);
+  if (!named.complete) return incomplete();
+  const Documents<Number<D>> docs = {{size[0], size[1], size[2]}, likelihood.typed_data(), counts.typed_data(), nullptr, nullptr};
+  normals<Number<D>>().infer({docs, linear.typed_data(), precision.typed_data(), mean.typed_data(), site.typed_data(),
+                              seeds.typed_data(), docs_each(seeds, size[0])},
+                             climbing, found->typed_data(), found_site->typed_data(), halvings->typed_data());
+  return ffi::Error::Success();
+}
+
+// `gradient` is the same buffer as `before`.
+template <ffi::DataType D>
+ffi::Error logistic_normal_step(ffi::Buffer<D> table, ffi::Buffer<ffi::S32> words, ffi::Buffer<D> counts,
+                                ffi::Buffer<D> weights, ffi::Buffer<D> linear, ffi::Buffer<D> precision,
+                                ffi::Buffer<D> mean, ffi::Buffer<D> site, ffi::Buffer<ffi::U32> seeds,
+                                ffi::Buffer<ffi::U32> bound_seeds, ffi::Buffer<D> before, ffi::Dictionary settings,
+                                ffi::ResultBuffer<D> found, ffi::ResultBuffer<D> found_site,
+                                ffi::ResultBuffer<ffi::S32> halvings, ffi::ResultBuffer<D> bound,
+                                ffi::ResultBuffer<D> second, ffi::ResultBuffer<D> gradient) {
+  using T = Number<D>;
+  if (ffi::Error error = check_words<D>(words, counts, table.dimensions()[0]); error.failure()) return error;
+  auto size = words.dimensions();
+  if (gradient->typed_data() != before.typed_data() && before.element_count() > 0)
+    std::memcpy(gradient->typed_data(), before.typed_data(), before.element_count() * sizeof(T));
+  const Documents<T> docs = {{size[0], size[1], table.dimensions()[1]}, table.typed_data(), counts.typed_data(), nullptr, words.typed_data()};
+  Settled named = {settings};
+  const Climbing climbing = climbing_of(named);
+  const Bounding bounding = {{named.whole("bound_draws"), true, false}, bound_seeds.typed_data(),
+                             docs_each(bound_seeds, size[0])};
+  if (!named.complete) return incomplete();
+  normals<T>().step({docs, linear.typed_data(), precision.typed_data(), mean.typed_data(), site.typed_data(),
+                     seeds.typed_data(), docs_each(seeds, size[0])},
+                    climbing, bounding, weights.typed_data(), found->typed_data(),
+                    found_site->typed_data(), halvings->typed_data(), bound->typed_data(), second->typed_data(),
+                    gradient->typed_data());
   return ffi::Error::Success();
 }
 
@@ -230,6 +304,45 @@ auto choice() {
       .template Ret<ffi::Buffer<ffi::S32>>()
       .template Ret<ffi::Buffer<D>>();
 }
+template <ffi::DataType D>
+auto inferring() {
+  using Numbers = ffi::Buffer<D>;
+  return ffi::Ffi::Bind()
+      .Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<ffi::Buffer<ffi::U32>>()
+      .template Attrs<ffi::Dictionary>()
+      .template Ret<Numbers>()
+      .template Ret<Numbers>()
+      .template Ret<ffi::Buffer<ffi::S32>>();
+}
+template <ffi::DataType D>
+auto bounding() {
+  using Numbers = ffi::Buffer<D>;
+  return ffi::Ffi::Bind()
+      .Arg<Numbers>()
+      .template Arg<ffi::Buffer<ffi::S32>>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<ffi::Buffer<ffi::U32>>()
+      .template Arg<ffi::Buffer<ffi::U32>>()
+      .template Arg<Numbers>()
+      .template Attrs<ffi::Dictionary>()
+      .template Ret<Numbers>()
+      .template Ret<Numbers>()
+      .template Ret<ffi::Buffer<ffi::S32>>()
+      .template Ret<Numbers>()
+      .template Ret<Numbers>()
+      .template Ret<Numbers>();
+}
 auto listing() {
   using Ids = ffi::Buffer<ffi::S32>;
   return ffi::Ffi::Bind().Arg<Ids>().Attr<int64_t>("universe").Ret<Ids>().Ret<Ids>();
@@ -252,6 +365,8 @@ BOTH(gibbs, sampling, NOTHING);
 BOTH(choose, choice, NOTHING);
 BOTH(cvb0_step, stepping, NOTHING);
 BOTH(mean_field_step, stepping, NOTHING);
+BOTH(logistic_normal, inferring, NOTHING);
+BOTH(logistic_normal_step, bounding, NOTHING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(distinct_int32, ::distinct, listing());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(gamma_offsets_float32, ::gamma_offsets, drawing());
 

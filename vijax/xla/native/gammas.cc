@@ -1,7 +1,7 @@
 // Gamma draws, as vijax/families/numeric/pathwise.py has them: element for element the same random words and the same order of
 // rounds, so the numbers are XLA's up to rounding. Compiled once for each level of processors, as namespace LEVEL.
-#include "coefficients.h"
 #include "kernels.h"
+#include "numbers.h"
 #include "threefry.h"
 
 namespace LEVEL {
@@ -10,38 +10,12 @@ namespace {
 constexpr float REJECTED = __builtin_inff();
 constexpr int GROUP = 32, MAX_ROUNDS = 64;
 
-template <int TERMS>
-inline float polynomial(const float (&coefficients)[TERMS], float x) {
-  float total = coefficients[TERMS - 1];
-#pragma GCC unroll 16
-  for (int i = TERMS - 2; i >= 0; --i) total = total * x + coefficients[i];
-  return total;
-}
-
-// log x = e log 2 + log(1 + f) for 1 + f in [2/3, 4/3], to the last digits. Of normal numbers. Bits are unsigned: shifts
-// of negative numbers are not defined.
-inline float logarithm(float x) {
-  constexpr uint32_t two_thirds = 0x3f2aaaab;
-  uint32_t bits;
-  __builtin_memcpy(&bits, &x, 4);
-  const int32_t exponent = static_cast<int32_t>(bits - two_thirds) >> 23;
-  bits -= static_cast<uint32_t>(exponent) << 23;
-  float f;
-  __builtin_memcpy(&f, &bits, 4);
-  f -= 1;
-  const float e = static_cast<float>(exponent), square = f * f;
-  return e * 0.693145752f + (f + (square * (f * polynomial(LOGARITHM, f) - 0.5f) + e * 1.42860677e-06f));
-}
-
 // In (0, 1], of the upper 31 bits.
 inline float uniform(uint32_t word) { return (static_cast<float>(static_cast<int32_t>(word >> 1)) + 0.5f) * 0x1p-31f; }
 
-// By the quantile function; `low` and `high` are the range of its fit.
+// By the quantile function.
 inline float normal(uint32_t word) {
-  constexpr double low = 1.4142135623730951, high = 4.8;
-  const float two_p = uniform(word), v = __builtin_sqrtf(2 - logarithm(two_p * (2 - two_p)));
-  const float at = (v - static_cast<float>(low)) * static_cast<float>(2 / (high - low)) - 1;
-  const float magnitude = (1 - two_p) * polynomial(NORMAL_QUANTILE, at);
+  const float magnitude = quantile(uniform(word));
   return (word & 1) == 0 ? magnitude : -magnitude;
 }
 

@@ -40,12 +40,6 @@ bool settled(const Vector<T>* now, Vector<T>* before, int64_t vectors, int64_t t
   return sum(change) / topics <= tol;
 }
 
-template <class T>
-T dot(const Vector<T>* a, const Vector<T>* b, int64_t vectors) {
-  Vector<T> total = {};
-  for (int64_t v = 0; v < vectors; ++v) total += a[v] * b[v];
-  return sum(total);
-}
 inline float logarithm(float x) { return __builtin_logf(x); }
 inline double logarithm(double x) { return __builtin_log(x); }
 
@@ -126,39 +120,6 @@ void cvb0(Documents<T> in, const T* start, Settings settings, T* gamma, T* token
 }
 
 // --- mean field ----------------------------------------------------------------------------------------------------
-
-// What is of one type of numbers.
-template <class T>
-struct Of;
-template <>
-struct Of<float> {
-  using Bits = uint32_t;
-  // exp(x) is 0 below; log(2) in two parts, the first of few digits; how many terms of the series.
-  static constexpr float lowest = -87.0f, high = 0.693145752f, low = 1.42860677e-06f;
-  static constexpr int mantissa = 23, terms = 7, shift = 4, stirling = 5;
-};
-template <>
-struct Of<double> {
-  using Bits = uint64_t;
-  static constexpr double lowest = -708.0, high = 0.69314718036912382, low = 1.9082149292705877e-10;
-  static constexpr int mantissa = 52, terms = 13, shift = 8, stirling = 8;
-};
-
-// exp(x) = 2^n exp(r) for |r| <= log(2) / 2, by Taylor's series, to the last digits; for x below -lowest.
-template <class T>
-inline Vector<T> exponential(Vector<T> x) {
-  using Bits = Vector<typename Of<T>::Bits>;
-  constexpr T rounder = 3 * (static_cast<T>(1ll << Of<T>::mantissa) / 2);
-  const Vector<T> shifted = x * static_cast<T>(1.4426950408889634) + rounder, n = shifted - rounder;
-  const Vector<T> r = (x - n * Of<T>::high) - n * Of<T>::low;
-  Vector<T> value = r * (1 / static_cast<T>(Of<T>::terms)) + 1;
-#pragma GCC unroll 16
-  for (int i = Of<T>::terms - 1; i > 0; --i) value = 1 + value * r * (1 / static_cast<T>(i));
-  // n is in the last bits of `shifted`, and goes to where a number has its exponent; what is above is lost, which of
-  // unsigned numbers alone is defined.
-  const Vector<T> scaled = (Vector<T>)((Bits)value + ((Bits)shifted << Of<T>::mantissa));
-  return x < Of<T>::lowest ? Vector<T>{} : scaled;
-}
 
 // psi(x) = log(z) + what is returned, for x > 0: psi(x) = psi(x + s) - sum_{i < s} 1 / (x + i) where x is small, and
 // Stirling's series.

@@ -36,6 +36,50 @@ struct Kernels {
   void (*mean_field_step)(Documents<T>, const T* weights, const T* start, Settings, T* gamma, T* bound, T* gradient);
 };
 
+// Draws of a normal vector for each document: in pairs m + e, m - e; of the covariance meant.
+struct Drawing {
+  int64_t draws;
+  bool antithetic, matched;
+};
+
+// Documents whose topics are logistic normal, N(mean, P^-1); linear (docs, topics) is P times the mean. `mean` and `site`
+// (docs, topics, topics) are those of the last visit, zeros where there is none. So many documents after one another share
+// a row of `seeds`, two words.
+template <class T>
+struct Gaussians {
+  Documents<T> docs;
+  const T* linear;
+  const T* precision;
+  const T* mean;
+  const T* site;
+  const uint32_t* seeds;
+  int64_t docs_per_seed;
+};
+
+struct Climbing {
+  Drawing drawing;
+  bool diagonal;
+  double step_size;
+  int64_t max_iters;
+  double tol;
+  int64_t refine;
+};
+
+struct Bounding {
+  Drawing drawing;
+  const uint32_t* seeds;
+  int64_t docs_per_seed;
+};
+
+template <class T>
+struct LogisticNormals {
+  void (*infer)(Gaussians<T>, Climbing, T* mean, T* site, int32_t* halvings);
+  // Of rows of a table: also the bound of each document; the sum of E z z', and what is added to the gradient in the
+  // table, both by the weights of documents.
+  void (*step)(Gaussians<T>, Climbing, Bounding, const T* weights, T* mean, T* site, int32_t* halvings, T* bound,
+               T* second, T* gradient);
+};
+
 // Of words (docs, slots) in a table of concentrations (words, topics), and those of all words: the `most` topics of each
 // document; how many of these leave to others no more than a share `may_miss` of its tokens; and what others then have.
 template <class T>
@@ -51,14 +95,16 @@ constexpr int64_t GAMMA_PART = 1 << 15;
 using GammaOffsets = void (*)(const uint32_t* seed, const float* a, int64_t begin, int64_t end, float* out);
 
 // The same functions, compiled for processors of three kinds.
-#define VIJAX_LEVEL(name)                      \
-  namespace name {                             \
-  extern const Kernels<float> floats;          \
-  extern const Kernels<double> doubles;        \
-  extern const Choose<float> choose_floats;    \
-  extern const Choose<double> choose_doubles;  \
-  extern const Distinct distinct;              \
-  extern const GammaOffsets gamma_offsets;     \
+#define VIJAX_LEVEL(name)                              \
+  namespace name {                                     \
+  extern const Kernels<float> floats;                  \
+  extern const Kernels<double> doubles;                \
+  extern const LogisticNormals<float> normal_floats;   \
+  extern const LogisticNormals<double> normal_doubles; \
+  extern const Choose<float> choose_floats;            \
+  extern const Choose<double> choose_doubles;          \
+  extern const Distinct distinct;                      \
+  extern const GammaOffsets gamma_offsets;             \
   }
 VIJAX_LEVEL(baseline)
 VIJAX_LEVEL(avx2)
