@@ -21,7 +21,9 @@ from vijax.xla import native
 from vijax.xla.chunks import ACCELERATOR_BYTES
 
 RowFunction = Callable[[Array, PyTree, Any, PRNGKeyArray], tuple[Array, PyTree]]
-AtOnce = Callable[[Array, PyTree, Sequence[Any], PRNGKeyArray], tuple[tuple[Array, tuple[PyTree, ...]], tuple[Array, PyTree]]]
+AtOnce = Callable[
+    [Array, PyTree, Sequence[Any], PRNGKeyArray], tuple[tuple[Array, tuple[PyTree, ...]], tuple[Array, PyTree]]
+]
 
 
 def sum_over_rows(
@@ -46,7 +48,7 @@ def sum_over_rows(
         with an attribute `words`, integer, (chunks, docs, slots), all in [0, V). See `split_chunks`.
       key: split into one key per chunk.
       at_once: `(table, shared, chunks, key) -> (what this returns, the gradients in table and shared)`, the same by a
-        CPU kernel, which draws by `keys_of_chunks`; None where `fn` has none.
+        CPU kernel, which splits the key as this does; None where `fn` has none.
 
     Returns:
       The total, differentiable in `table` and `shared`; and for each group the `aux` of its chunks, stacked along a
@@ -124,17 +126,14 @@ _sum_over_rows.defvjp(_forward, _backward)
 
 def _scan_groups(body, carry, groups, key):
     """`body(carry, chunk, key) -> (carry, aux)` over every chunk of every group; one compiled body per group."""
+    ends = np.cumsum([group.words.shape[0] for group in groups])
+    # One split for all groups: a generator in each would be compiled for each.
+    keys = jnp.split(jax.random.split(key, ends[-1]), ends[:-1]) if groups else []
     auxs = []
-    for group, group_keys in zip(groups, keys_of_chunks(key, groups), strict=True):
+    for group, group_keys in zip(groups, keys, strict=True):
         carry, aux = jax.lax.scan(lambda c, x: body(c, *x), carry, (group, group_keys))
         auxs.append(aux)
     return carry, tuple(auxs)
-
-
-def keys_of_chunks(key: PRNGKeyArray, groups: Sequence[Any]) -> list[PRNGKeyArray]:
-    """A key for every chunk of every group. One split for all groups: a generator in each would be compiled for each."""
-    ends = np.cumsum([group.words.shape[0] for group in groups])
-    return jnp.split(jax.random.split(key, ends[-1]), ends[:-1]) if groups else []
 
 
 def _rows(table, words):

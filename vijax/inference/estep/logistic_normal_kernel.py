@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray, UInt32
+from jaxtyping import Array, PRNGKeyArray
 
 from vijax.xla import native
-from vijax.xla.gather import AtOnce, keys_of_chunks
+from vijax.xla.gather import AtOnce
 from vijax.xla.random_bits import is_usual
 
 Settings = dict[str, int | float]
@@ -30,7 +30,8 @@ def inferred(settings: Settings | None, by_xla: Callable[..., Any], problem: Any
     def by_kernel(problem: Any, start: Any, key: PRNGKeyArray) -> Any:
         linear = jnp.broadcast_to(problem.linear, start.mean.shape)
         numbers = problem.likelihood, problem.counts, linear, problem.precision, start.mean, start.site
-        return type(start)(*native.call(f"logistic_normal_{given}", _like(start), *numbers, _seeds(key), **settings))
+        words = jax.random.key_data(key)
+        return type(start)(*native.call(f"logistic_normal_{given}", _like(start), *numbers, words, **settings))
 
     return native.on_cpu(by_kernel, by_xla, problem, start, key)
 
@@ -56,44 +57,43 @@ def _by_kernel(
     """See `vijax.xla.gather.AtOnce`: the total; the value of each document and its q(z); the gradient of the total in
     the table and in `given`."""
     total, found, gradient = jnp.zeros((), table.dtype), [], jnp.zeros_like(table)
-    shared = jax.tree.map(jnp.zeros_like, given)
-    for group, keys in zip(groups, keys_of_chunks(key, groups), strict=True):
+    shared, first, words = jax.tree.map(jnp.zeros_like, given), 0, jax.random.key_data(key)
+    for group in groups:
         chunks = group.words.shape[:2]
         docs, start = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (group.documents, group.start))
         stats = law(given, docs)
+        dealt = {"first_chunk": first, "docs_per_chunk": chunks[1], "apart": int(stats.precision_times_mean.ndim > 1)}
         linear = jnp.broadcast_to(stats.precision_times_mean, start.mean.shape)
-        for_estep, for_bound = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
-        if stats.precision_times_mean.ndim > 1:  # each document by itself
-            for_estep = jax.vmap(lambda key: jax.random.split(key, chunks[1]))(for_estep)  # noqa: B023
-        shapes = [docs.weights, stats.precision, table]
-        results = [*_like(start), *(jax.ShapeDtypeStruct(x.shape, table.dtype) for x in shapes)]
-        numbers = table, docs.words, docs.counts, docs.weights, linear, stats.precision, start.mean, start.site
-        seeds = _seeds(for_estep), _seeds(for_bound)
-        name, aliases = f"logistic_normal_step_{table.dtype}", {10: 5}
+        numbers = table, docs.words, docs.counts, docs.weights, linear, stats.precision, start.mean, start.site, words
+        results = [*_like(start), *_like((docs.weights, stats.precision, table))]
+        name = f"logistic_normal_step_{table.dtype}"
         *local, bound, second, gradient = native.call(
-            name, results, *numbers, *seeds, gradient, aliases=aliases, **settings
+            name, results, *numbers, gradient, aliases={9: 5}, **settings, **dealt
         )
         local = type(start)(*local)
-        of_law = functools.partial(_of_law, law, docs, local.mean)
-        per_doc = bound + of_law(given)
-        weighed = lambda given: (  # noqa: E731
-            jnp.vdot(docs.weights, of_law(given)) - 0.5 * jnp.vdot(law(given, docs).precision, second)  # noqa: B023
-        )
+        weighed = functools.partial(_weighed, law, docs, local.mean, second)
         shared = jax.tree.map(jnp.add, shared, jax.grad(weighed)(given))
+        per_doc = bound + _of_law(stats, local.mean)
         total += jnp.vdot(docs.weights, per_doc)
-        found.append(jax.tree.map(lambda x: x.reshape(*chunks, *x.shape[1:]), (per_doc, local)))  # noqa: B023
+        found.append(jax.tree.map(functools.partial(_in_chunks, chunks), (per_doc, local)))
+        first += chunks[0]
     return (total, tuple(found)), (gradient, shared)
 
 
-def _of_law(law: Any, docs: Any, mean: Array, given: Any) -> Array:
+def _in_chunks(chunks: tuple[int, ...], x: Array) -> Array:
+    return x.reshape(*chunks, *x.shape[1:])
+
+
+def _of_law(stats: Any, mean: Array) -> Array:
     """E_q[log N(z; mu, Sigma)] + K log(2 pi) / 2 of each document, but for -<Sigma^-1, E z z'> / 2."""
-    stats = law(given, docs)
     return 0.5 * (stats.log_det - stats.quadratic) + jnp.sum(jnp.atleast_2d(stats.precision_times_mean) * mean, 1)
 
 
-def _like(start: Any) -> list[jax.ShapeDtypeStruct]:
-    return [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in start]
+def _weighed(law: Any, docs: Any, mean: Array, second: Array, given: Any) -> Array:
+    """E_q[log N(z; mu, Sigma)] of all documents by their weights; `second` is the sum of E z z'."""
+    stats = law(given, docs)
+    return jnp.vdot(docs.weights, _of_law(stats, mean)) - 0.5 * jnp.vdot(stats.precision, second)
 
 
-def _seeds(keys: PRNGKeyArray) -> UInt32[Array, "*keys 2"]:
-    return jax.random.key_data(keys).reshape(-1, 2)
+def _like(arrays: Sequence[Array]) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays]

@@ -134,16 +134,10 @@ Climbing climbing_of(Settled& settings) {
   return {drawing, settings.whole("diagonal") != 0, step_size, settings.whole("max_iters"), tol, settings.whole("refine")};
 }
 ffi::Error incomplete() { return ffi::Error::InvalidArgument("settings: one is missing. Install vijax again."); }
-// Documents that have one seed.
-int64_t docs_each(ffi::Buffer<ffi::U32>& seeds, int64_t docs) {
-  const int64_t count = seeds.element_count() / 2;
-  return count > 0 && docs >= count ? docs / count : 1;
-}
-
 template <ffi::DataType D>
 ffi::Error logistic_normal(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D> linear,
                            ffi::Buffer<D> precision, ffi::Buffer<D> mean, ffi::Buffer<D> site,
-                           ffi::Buffer<ffi::U32> seeds, ffi::Dictionary settings, ffi::ResultBuffer<D> found,
+                           ffi::Buffer<ffi::U32> key, ffi::Dictionary settings, ffi::ResultBuffer<D> found,
                            ffi::ResultBuffer<D> found_site, ffi::ResultBuffer<ffi::S32> halvings) {
   auto size = likelihood.dimensions();
   Settled named = {settings};
@@ -151,7 +145,7 @@ ffi::Error logistic_normal(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi
   if (!named.complete) return incomplete();
   const Documents<Number<D>> docs = {{size[0], size[1], size[2]}, likelihood.typed_data(), counts.typed_data(), nullptr, nullptr};
   normals<Number<D>>().infer({docs, linear.typed_data(), precision.typed_data(), mean.typed_data(), site.typed_data(),
-                              seeds.typed_data(), docs_each(seeds, size[0])},
+                              key.typed_data()},
                              climbing, found->typed_data(), found_site->typed_data(), halvings->typed_data());
   return ffi::Error::Success();
 }
@@ -160,8 +154,8 @@ ffi::Error logistic_normal(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi
 template <ffi::DataType D>
 ffi::Error logistic_normal_step(ffi::Buffer<D> table, ffi::Buffer<ffi::S32> words, ffi::Buffer<D> counts,
                                 ffi::Buffer<D> weights, ffi::Buffer<D> linear, ffi::Buffer<D> precision,
-                                ffi::Buffer<D> mean, ffi::Buffer<D> site, ffi::Buffer<ffi::U32> seeds,
-                                ffi::Buffer<ffi::U32> bound_seeds, ffi::Buffer<D> before, ffi::Dictionary settings,
+                                ffi::Buffer<D> mean, ffi::Buffer<D> site, ffi::Buffer<ffi::U32> key,
+                                ffi::Buffer<D> before, ffi::Dictionary settings,
                                 ffi::ResultBuffer<D> found, ffi::ResultBuffer<D> found_site,
                                 ffi::ResultBuffer<ffi::S32> halvings, ffi::ResultBuffer<D> bound,
                                 ffi::ResultBuffer<D> second, ffi::ResultBuffer<D> gradient) {
@@ -173,11 +167,11 @@ ffi::Error logistic_normal_step(ffi::Buffer<D> table, ffi::Buffer<ffi::S32> word
   const Documents<T> docs = {{size[0], size[1], table.dimensions()[1]}, table.typed_data(), counts.typed_data(), nullptr, words.typed_data()};
   Settled named = {settings};
   const Climbing climbing = climbing_of(named);
-  const Bounding bounding = {{named.whole("bound_draws"), true, false}, bound_seeds.typed_data(),
-                             docs_each(bound_seeds, size[0])};
+  const Bounding bounding = {{named.whole("bound_draws"), true, false}, named.whole("first_chunk"),
+                             named.whole("docs_per_chunk"), named.whole("apart") != 0};
   if (!named.complete) return incomplete();
   normals<T>().step({docs, linear.typed_data(), precision.typed_data(), mean.typed_data(), site.typed_data(),
-                     seeds.typed_data(), docs_each(seeds, size[0])},
+                     key.typed_data()},
                     climbing, bounding, weights.typed_data(), found->typed_data(),
                     found_site->typed_data(), halvings->typed_data(), bound->typed_data(), second->typed_data(),
                     gradient->typed_data());
@@ -332,7 +326,6 @@ auto bounding() {
       .template Arg<Numbers>()
       .template Arg<Numbers>()
       .template Arg<Numbers>()
-      .template Arg<ffi::Buffer<ffi::U32>>()
       .template Arg<ffi::Buffer<ffi::U32>>()
       .template Arg<Numbers>()
       .template Attrs<ffi::Dictionary>()

@@ -43,8 +43,7 @@ struct Drawing {
 };
 
 // Documents whose topics are logistic normal, N(mean, P^-1); linear (docs, topics) is P times the mean. `mean` and `site`
-// (docs, topics, topics) are those of the last visit, zeros where there is none. So many documents after one another share
-// a row of `seeds`, two words.
+// (docs, topics, topics) are those of the last visit, zeros where there is none.
 template <class T>
 struct Gaussians {
   Documents<T> docs;
@@ -52,8 +51,7 @@ struct Gaussians {
   const T* precision;
   const T* mean;
   const T* site;
-  const uint32_t* seeds;
-  int64_t docs_per_seed;
+  const uint32_t* key;  // two words
 };
 
 struct Climbing {
@@ -65,10 +63,12 @@ struct Climbing {
   int64_t refine;
 };
 
+// How the bound is averaged, and how a step deals its key out: a key for each chunk of documents, of which one is for
+// their E-steps, or split once more for each of these, and one for their bounds.
 struct Bounding {
   Drawing drawing;
-  const uint32_t* seeds;
-  int64_t docs_per_seed;
+  int64_t first_chunk, docs_per_chunk;
+  bool apart;
 };
 
 template <class T>

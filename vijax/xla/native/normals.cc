@@ -144,11 +144,20 @@ inline double uniform(RandomWords words, double) {
   return found > -0x1.fffffffffffffp-1 ? found : -0x1.fffffffffffffp-1;
 }
 
+// A key of two words; `jax.random.split` and `fold_in` make others of it.
+struct Key {
+  uint32_t words[2];
+  Key split(int64_t i) const {
+    const RandomWords found = threefry(words, 0, static_cast<uint32_t>(i));
+    return {{found.first, found.second}};
+  }
+};
+
 // Normals number `first` and following of a key, as `jax.random.normal` draws them.
 template <class T>
-void normals(const uint32_t* key, uint32_t first, int64_t count, T* out) {
+void normals(Key key, uint32_t first, int64_t count, T* out) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) out[i] = uniform(threefry(key, 0, first + static_cast<uint32_t>(i)), T());
+  for (int64_t i = 0; i < count; ++i) out[i] = uniform(threefry(key.words, 0, first + static_cast<uint32_t>(i)), T());
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const T size = quantile(1 - (out[i] < 0 ? -out[i] : out[i]));
@@ -174,7 +183,7 @@ class Noise {
   }
 
   // Of a document that is number `place` of those that share a key.
-  void draw(const uint32_t* key, int64_t place) {
+  void draw(Key key, int64_t place) {
     T* raw = raw_.numbers(0);
     normals(key, static_cast<uint32_t>(place * count_ * topics_), count_ * topics_, raw);
     if (how_.matched) match(raw);
@@ -327,10 +336,8 @@ class Ascent {
     factorise(prior_factor_, topics_, vectors_);
   }
 
-  // Of document d, whose words these are; how often a step was halved.
-  int32_t operator()(const Words<T>& words, int64_t d) {
-    const uint32_t* key = in_.seeds + d / in_.docs_per_seed * 2;
-    const int64_t place = d % in_.docs_per_seed;
+  // Of document d, whose words these are, number `place` of those that share a key; how often a step was halved.
+  int32_t operator()(const Words<T>& words, int64_t d, Key key, int64_t place) {
     halvings_ = 0;
     begin(words, d);
     if (words.total > 0 && settings_.max_iters > 0) noise_.draw(key, place);
@@ -342,9 +349,7 @@ class Ascent {
       if (gain <= settings_.tol) break;
     }
     for (int64_t i = 0; i < settings_.refine; ++i) {
-      const RandomWords folded = threefry(key, 0, static_cast<uint32_t>(i));
-      const uint32_t own[2] = {folded.first, folded.second};
-      noise_.draw(own, place);
+      noise_.draw(key.split(i), place);
       ascend(words, d);
       T used;
       step(rho_, &used);
@@ -526,7 +531,7 @@ void infer(Gaussians<T> in, Climbing settings, T* mean, T* site, int32_t* halvin
   Ascent<T> ascent(in, settings);
   for (int64_t d = 0; d < in.docs.size.docs; ++d) {
     words.read(in.docs, d);
-    halvings[d] = ascent(words, d);
+    halvings[d] = ascent(words, d, {{in.key[0], in.key[1]}}, d);
     ascent.give(mean + d * topics, site + d * topics * topics);
   }
 }
@@ -550,8 +555,7 @@ class Bound {
         mixed_(size.slots, noise_.vectors),
         logs_(1, noise_.vectors) {}
 
-  T operator()(const Words<T>& words, const Ascent<T>& at, const uint32_t* key, int64_t place, T weight, T* second,
-               T* gradient) {
+  T operator()(const Words<T>& words, const Ascent<T>& at, Key key, int64_t place, T weight, T* second, T* gradient) {
     T value = static_cast<T>(0.5) * topics_;
     __builtin_memcpy(factor_.numbers(0), at.precision.numbers(0), topics_ * vectors_ * 64);
     factorise(factor_, topics_, vectors_);
@@ -594,16 +598,19 @@ class Bound {
 template <class T>
 void step(Gaussians<T> in, Climbing settings, Bounding bounding, const T* weights, T* mean, T* site, int32_t* halvings,
           T* bound, T* second, T* gradient) {
-  const int64_t topics = in.docs.size.topics, each = bounding.docs_per_seed;
+  const int64_t topics = in.docs.size.topics, each = bounding.docs_per_chunk;
+  const Key all = {{in.key[0], in.key[1]}};
   Words<T> words(in.docs.size.slots, topics);
   Ascent<T> ascent(in, settings);
   Bound<T> bounded(in.docs.size, bounding.drawing);
   clear(second, topics * topics);
   for (int64_t d = 0; d < in.docs.size.docs; ++d) {
     words.read(in.docs, d);
-    halvings[d] = ascent(words, d);
+    const Key own = all.split(bounding.first_chunk + d / each), shared = own.split(0);
+    const int64_t place = d % each;
+    halvings[d] = bounding.apart ? ascent(words, d, shared.split(place), 0) : ascent(words, d, shared, place);
     ascent.give(mean + d * topics, site + d * topics * topics);
-    bound[d] = bounded(words, ascent, bounding.seeds + d / each * 2, d % each, weights[d], second, gradient);
+    bound[d] = bounded(words, ascent, own.split(1), place, weights[d], second, gradient);
   }
 }
 
