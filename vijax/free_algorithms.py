@@ -204,12 +204,13 @@ def aevb(
     `apply = lambda params, x: nnx.merge(graph, params)(x)`.
 
     Args:
-      model: `vijax.models.vae`, `vijax.models.svae`, or any model with points; all of its points are learnt, unless
+      model: `vijax.models.vae`, `svae`, `dynamic_svae`, or any model with points; all of its points are learnt, unless
         `learn` says which.
       learning_rate: the rate of Adam.
       optimizer: an optimiser of optax in the place of Adam.
       estep: `vijax.estep.amortised(num_samples, closed_kl, refinements, objective)` of `vae`,
-        `vijax.estep.structured(num_sweeps, num_samples, objective=)` of `svae`; None is the model's. With
+        `vijax.estep.structured(num_sweeps, num_samples, objective=)` of `svae` and
+        `dynamic_svae`; None is the model's. With
         `objective=vijax.objective.importance_weighted()` and some draws it is importance-weighted (Burda et al. 2016).
       **choices: the other arguments of `compose`.
 

@@ -52,6 +52,11 @@ def svae():
     )
 
 
+def dynamic_svae():
+    encoder = (lambda w, x: (x @ w, -jnp.ones(2)), np.full((2, 2), 1e-3, np.float32))
+    return vi.models.dynamic_svae(2, encoder, (linear, np.eye(2, dtype=np.float32)), vi.models.observed.gaussian(1.0))
+
+
 def squares(s, y):
     return 1e-4 * y**2 * s["m"].value - 0.5 * s["m"].square
 
@@ -139,6 +144,7 @@ CASES = {
     "vae": (lambda: vae(MODELS.observed.gaussian(1.0)), ROWS),
     "vae: bernoulli": (lambda: vae(MODELS.observed.bernoulli()), lambda as_: as_(BITS)),
     "svae": (svae, ROWS),
+    "dynamic_svae": (dynamic_svae, PAIR),
     "energy of a float": (energy(0.0), lambda as_: as_(PIXELS[:, 0])),
     "energy of an integer": (energy(np.uint8(7)), lambda as_: as_(PIXELS[:, 0])),
     "energy of a boolean": (energy(True), lambda as_: as_(BITS[:, 0])),

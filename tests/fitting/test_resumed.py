@@ -229,6 +229,7 @@ OTHERS = {
     "slds": "coupled chains have several optima, as below",
     "factorial_hmm": "coupled chains have several optima, of which those remembered may be better",
     "gp": "refused", "glm": "refused", "logistic_regression": "refused", "vae": "points", "svae": "points",
+    "dynamic_svae": "points",
     "hpf": "refused", "plsa": "made for given rows", "stochastic_block_model": "one graph",
 }  # fmt: skip
 

@@ -46,6 +46,12 @@ def svae():
     )
 
 
+def dynamic_svae():
+    encode, decode, seen = networks()
+    one = lambda w, x: (x @ w, -jnp.ones(1))
+    return vi.models.dynamic_svae(1, (one, encode[1]), decode, seen, num_states=2)
+
+
 def dense_gp():
     kernel = lambda a, b: jnp.exp(-0.5 * jnp.sum((a[:, None] - b[None]) ** 2, -1))
     return vi.models.gp(ROWS, LABELS, kernel, vi.likelihood.bernoulli_logit(), jitter=1e-3)
@@ -96,6 +102,7 @@ CASES = {  # model, algorithm, data, sizes or None, shape of a draw by sizes, sh
     ),
     "vae": (lambda: vi.models.vae(*networks(), latent_dim=1), vi.aevb, ROWS, 3, (3, 2), (8, 2)),
     "svae": (svae, vi.aevb, ROWS, 3, (3, 2), (8, 2)),
+    "dynamic_svae": (dynamic_svae, vi.aevb, SEQUENCES, [4], (1, 4, 2), (2, 5, 2)),
 }  # fmt: skip
 NO_MODELS = {
     "Glmm",

@@ -60,7 +60,7 @@ QUESTIONS = {
         "Likelihood(..., sample=), an emission Emission(..., sample=).",
     ),
     "forecast": (
-        "draws sequences (hmm, factorial_hmm, arhmm, slds, state space)",
+        "draws sequences (hmm, factorial_hmm, arhmm, slds, state space, dynamic_svae)",
         "Fit.predictive draws new rows and documents.",
     ),
     "predict": (

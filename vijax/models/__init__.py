@@ -14,6 +14,7 @@ from vijax.models.formulas.glmm import Glmm
 from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.models.networks import observed
 from vijax.models.networks.autoencoder import vae
+from vijax.models.networks.dynamic_autoencoder import dynamic_svae
 from vijax.models.networks.structured_autoencoder import svae
 from vijax.models.networks.structured_parts import as_potentials
 from vijax.models.regressions.gaussian_process import gp
@@ -46,6 +47,7 @@ __all__ = [
     "as_potentials",
     "ctm",
     "dp_mixture",
+    "dynamic_svae",
     "emission",
     "factor_analysis",
     "factorial_hmm",

@@ -20,42 +20,28 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax import constrain, tree
+from vijax import tree
 from vijax.checks import require, require_integers
 from vijax.contract import init as starts
-from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
-from vijax.contract.intake import taken
-from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
-from vijax.contract.objective import importance_weighted
-from vijax.contract.queries import Generative, answers
+from vijax.contract.batch import DataForm
+from vijax.contract.model import Hyper, Model
+from vijax.contract.queries import Generative
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
-from vijax.inference.estep.networks import Structured, structured
+from vijax.inference.estep.networks import structured
 from vijax.models.energies.energy import energy_model, energy_of
 from vijax.models.networks.autoencoder import Network, as_network, observations_like
+from vijax.models.networks.between_networks import BetweenNetworks, between_networks
 from vijax.models.networks.observed import Observed
-from vijax.models.networks.structured_parts import Parts, Potentials
-from vijax.predict.questions import bounds_of, inferred
+from vijax.models.networks.structured_parts import Parts, Potentials, checked_potentials
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import kept, step_jit
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class StructuredAutoencoder(Model):
+class StructuredAutoencoder(BetweenNetworks):
     """A structured variational autoencoder; made by `svae`."""
-
-    parts: Parts  # networks, likelihood and surrogate model
-
-    def reconstruct(self, fit: Any, data: Any) -> Array:
-        """E[x | decoder(mean of q(latent))] of each observation."""
-        local = fit.locals(data, key=jax.random.key(0))  # the key is for draws, which are not needed here
-        return self.decoded(fit, local[self.parts.latent].mean())
-
-    def decoded(self, fit: Any, latents: Any) -> Array:
-        """E[x | decoder(latent)] at each of these latents, one leading axis of them."""
-        return kept(self, "decode", _decoding)(fit.state.hyper["decoder"], jnp.asarray(latents))
 
     def generate(self, fit: Any, key: PRNGKeyArray, num_draws: int) -> Array:
         """E[x | decoder(latent)] at draws of the latent from the fitted model: globals from their posterior, the other
@@ -68,38 +54,13 @@ class StructuredAutoencoder(Model):
         program = kept(self, ("generate", num_draws), lambda of: step_jit(_generating(of, num_draws)))
         return self.decoded(fit, program(fit.posterior, key))
 
-    def bound(self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1) -> Float[np.ndarray, " N"]:
-        """The bound on E_q(beta)[log p(x | beta)] of each observation, nats, by a draw of its latent. The KL of the
-        globals from their prior is subtracted from the sum over the data. With several draws it is the tighter
-        importance-weighted bound (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to
-
-            log int p(x | u) exp E_q(beta)[log p(u | beta)] du,
-
-        (the other locals summed over), a lower bound too by Hoelder's inequality, and log p(x | beta) where the globals
-        are known. Where the other locals depend on each other it tends to less."""
-        require_integers(num_samples=num_samples)
-        spec = fit.alg.spec
-        estep = dataclasses.replace(spec.estep or self.estep, num_samples=num_samples)
-        if num_samples > 1:
-            estep = dataclasses.replace(estep, objective=importance_weighted())
-        batch = Minibatch(taken(self, data), None)
-        return np.asarray(inferred(bounds_of, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key))
-
-
-def _decoding(of: weakref.ref[StructuredAutoencoder]) -> Callable[..., Array]:
-    def one(decoder: PyTree, latent: Array) -> Array:
-        model: Any = of()
-        return model.parts.observed.mean(model.parts.decode(decoder, latent))
-
-    return step_jit(jax.vmap(one, (None, 0)))
-
 
 def _generating(of: weakref.ref[StructuredAutoencoder], num_draws: int) -> Callable[..., Array]:
     def one(posterior: Product, key: PRNGKeyArray) -> Array:
         model: Any = of()
         key_globals, key_class, key_latent = jax.random.split(key, 3)
         stats = dict(posterior.sample_stats(key_globals))
-        return model.parts.latent_of(stats, key_class, key_latent)
+        return latent_of(model.parts, stats, key_class, key_latent)
 
     return lambda posterior, key: jax.vmap(one, (None, 0))(posterior, jax.random.split(key, num_draws))
 
@@ -169,40 +130,18 @@ def svae(
     require(isinstance(template, Normal | MultivariateNormal), "latent", "a Normal or MultivariateNormal", kind)
     (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
     conjugate = _surrogate(globals, locals, energy, latent, init)
-    parts = Parts(energy_of(conjugate), latent, encode, decode, observed)
-    points = {"encoder": encoder_params, "decoder": decoder_params}
-
-    def data_of(batch: Minibatch) -> Array:
-        return jnp.asarray(
-            batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
-        )
-
-    def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-        data = data_of(batch)
-        keys = jax.random.split(key, len(data))
-        each, local = jax.vmap(lambda key, x: parts.bound(estep, hyper, dict(stats), key, x))(keys, data)
-        counts = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
-        constant = jax.lax.stop_gradient((each, local))
-        return LocalElbo(weighted_sum(counts, each), jnp.sum(counts), *constant)
-
-    def begin(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-        if batch is not None:
-            batch = batch._replace(data=jax.vmap(lambda x: parts.potentials(hyper["encoder"], x))(data_of(batch)))
-        return conjugate.init({}, key, prior, batch)
-
-    return StructuredAutoencoder(
-        hyper=points,
-        prior=lambda hyper: conjugate.prior({}),
-        local_elbo=local_elbo,
-        init=begin,
-        estep=structured(),
-        blocks=conjugate.blocks,
-        form=DataForm(observed.check, "number"),
-        constraints=dict.fromkeys(points, constrain.real()),
-        locals=OfLocals(solved_by=Structured),
-        queries=answers(_generative(parts, globals)),
-        parts=parts,
+    like = tuple(tree.parameters(template))
+    parts = Parts(
+        energy_of(conjugate),
+        latent,
+        lambda params, x: checked_potentials(encode(params, x), like),
+        decode,
+        observed,
+        lambda params, u, x: observed.log_prob(decode(params, u), x),
     )
+    points, form = {"encoder": encoder_params, "decoder": decoder_params}, DataForm(observed.check, "number")
+    drawn = _generative(parts, globals)
+    return between_networks(StructuredAutoencoder, parts, conjugate, points, structured(), form, drawn)
 
 
 def _generative(parts: Parts, globals: Mapping[str, Family]) -> Generative:
@@ -211,7 +150,7 @@ def _generative(parts: Parts, globals: Mapping[str, Family]) -> Generative:
     def local(hyper: Hyper, values: Any, x: Array, key: PRNGKeyArray) -> dict[str, Array]:
         stats = {name: q.stats(values[name]) for name, q in globals.items()}
         each = jax.random.split(key, (2, x.shape[0]))
-        return {parts.latent: jax.vmap(lambda a, b: parts.latent_of(stats, a, b))(each[0], each[1])}
+        return {parts.latent: jax.vmap(lambda a, b: latent_of(parts, stats, a, b))(each[0], each[1])}
 
     def data(hyper: Hyper, values: Any, local: Any, x: Array, key: PRNGKeyArray) -> Array:
         one = lambda key, u: parts.observed.sample(key, parts.decode(hyper["decoder"], u))
@@ -219,6 +158,36 @@ def _generative(parts: Parts, globals: Mapping[str, Family]) -> Generative:
 
     found = lambda stats, local: {parts.latent: local[parts.latent]}
     return Generative(observations_like(parts.observed), data, local, found=found)
+
+
+def latent_of(parts: Parts, stats: PyTree, key_class: PRNGKeyArray, key_latent: PRNGKeyArray) -> Array:
+    """A draw of the latent given statistics of the globals.
+
+    log p(class) = E(u, class) - log p(u | class) at any u (candidate's formula; here at 0), up to a constant: its
+    conditional is known for every class.
+    """
+    energy = parts.surrogate
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), energy.shown.example)  # no potentials
+    templates = dict(energy.locals(nothing))
+    zero = {parts.latent: templates[parts.latent].stats(jnp.zeros_like(templates[parts.latent].mean()))}
+    latent = lambda local: energy.conditionals((parts.latent,), {**stats, **local}, nothing, {})[parts.latent]
+    others = [name for name in templates if name != parts.latent]
+    if not others:
+        return latent(zero).sample(key_latent)
+    kind = templates[others[0]]
+    known = len(others) == 1 and isinstance(kind, Categorical) and kind.batch_shape == ()
+    remedy = "For other models draw the latents yourself, and use model.decoded(fit, latents)."
+    require(known, "generate", "a model whose other local is one class", f"the locals {sorted(templates)}", remedy)
+    assert isinstance(kind, Categorical)
+
+    def log_prob(one_hot: Array) -> Float[Array, ""]:
+        local = {others[0]: kind.stats(jnp.argmax(one_hot)), **zero}
+        q = latent(local)
+        return energy.fn({**stats, **local}, nothing, {}) + jnp.sum(q.log_normalizer() - q.dot(zero[parts.latent]))
+
+    classes = jnp.eye(kind.probs.shape[-1])
+    drawn = jax.random.categorical(key_class, jax.vmap(log_prob)(classes))
+    return latent({others[0]: kind.stats(drawn), **zero}).sample(key_latent)
 
 
 def _surrogate(

@@ -46,7 +46,7 @@ from vijax.models.series.slds import (
     start_of_paths,
     states_template,
 )
-from vijax.models.series.state_space import path_template
+from vijax.models.series.state_space import path_template, regression_prior
 from vijax.models.series.switching_dynamics import Form, Motion
 from vijax.xla.by_value import by_value
 
@@ -124,7 +124,8 @@ def recurrent_slds(
         globals={
             "initial": Dirichlet.from_concentration(initial_concentration * np.ones(num_states)),
             "switching": MultivariateNormal.from_mean_cov(mean, covariance),
-            **motion_priors(form, dim, num_states, strength, degrees, variance, shape, rate),
+            **motion_priors(form, num_states, strength, degrees, variance, shape, rate),
+            "observation": regression_prior(dim, form.dim + 1, strength, shape, rate),
         },
         locals=locals_,
         energy=energy,

@@ -118,18 +118,15 @@ def slds(
     1.0 True True
     """
     form = Form(latent_dim, 1, num_inputs, persistence)
-    rows = transition_concentration * np.ones((num_states, num_states)) + stickiness * np.eye(num_states)
 
     def energy(stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]) -> Float[Array, ""]:
-        z = stats["z"]
-        chain = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
-        return chain + path_terms(form, dim, stats, group)
+        return chain_terms(stats) + path_terms(form, dim, stats, group)
 
     return energy_model(
         globals={
-            "initial": Dirichlet.from_concentration(initial_concentration * np.ones(num_states)),
-            "transition": Dirichlet.from_concentration(rows),
-            **motion_priors(form, dim, num_states, strength, degrees, variance, shape, rate),
+            **chain_priors(num_states, initial_concentration, transition_concentration, stickiness),
+            **motion_priors(form, num_states, strength, degrees, variance, shape, rate),
+            "observation": regression_prior(dim, form.dim + 1, strength, shape, rate),
         },
         locals=lambda group: {**path_template(latent_dim, group), "z": states_template(num_states, True, group)},
         energy=energy,
@@ -137,25 +134,17 @@ def slds(
         init=init or start_of_paths(form, dim, num_states),
         estep=estep or mean_field(20, 1e-3),
         check_data=lambda data: check_observations(dim, num_inputs, data),
-        generative=_drawn(form, dim),
+        generative=drawn(form, dim),
     )
 
 
 def motion_priors(
-    form: Form,
-    dim: int,
-    num_states: int,
-    strength: float,
-    degrees: float | None,
-    variance: float,
-    shape: float,
-    rate: float,
+    form: Form, num_states: int, strength: float, degrees: float | None, variance: float, shape: float, rate: float
 ) -> dict[str, Any]:
-    """Priors of the first step, the dynamics and the observations."""
+    """Priors of the first step and the dynamics."""
     return {
         "start": NormalGamma.from_parameters(np.zeros(form.dim), strength, shape, rate),
         "dynamics": dynamics_prior(form, num_states, strength, degrees, variance),
-        "observation": regression_prior(dim, form.dim + 1, strength, shape, rate),
     }
 
 
@@ -171,11 +160,34 @@ def states_template(num_states: int, shared: bool, group: tuple[Array, Array]) -
 def path_terms(form: Form, dim: int, stats: Any, group: tuple[Array, Array]) -> Float[Array, ""]:
     """log p(y, x | z, globals) of one sequence: of its first step, of its moves by state, and of its observations."""
     y, mask = group
-    x, inputs = stats["x"], jnp.where(mask[:, None], y[:, dim:], 0.0)
+    inputs = jnp.where(mask[:, None], y[:, dim:], 0.0)
+    return motion_terms(form, stats, inputs, mask) + observation_terms(
+        stats["observation"], stats["x"], y[:, :dim], mask
+    )
+
+
+def motion_terms(form: Form, stats: Any, inputs: Float[Array, "T M"], mask: Bool[Array, " T"]) -> Float[Array, ""]:
+    """log p(x | z, globals) of one sequence: of its first step, and of its moves by state."""
+    x = stats["x"]
     first = first_terms(stats["start"], x.value[0], jnp.diagonal(x.outer[0]))
     moves = expected_step_densities(form, stats["dynamics"], x, inputs)
     moves = jnp.vdot(stats["z"].unary[1:], jnp.where(mask[1:, None], moves, 0.0))
-    return jnp.where(mask[0], first, 0.0) + moves + observation_terms(stats["observation"], x, y[:, :dim], mask)
+    return jnp.where(mask[0], first, 0.0) + moves
+
+
+def chain_terms(stats: Any) -> Float[Array, ""]:
+    """log p(z | globals) of one sequence."""
+    z = stats["z"]
+    return z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
+
+
+def chain_priors(num_states: int, initial: float, transition: float, stickiness: float) -> dict[str, Dirichlet]:
+    """Priors of the first state and of the next state given each, from their concentrations."""
+    rows = transition * np.ones((num_states, num_states)) + stickiness * np.eye(num_states)
+    return {
+        "initial": Dirichlet.from_concentration(initial * np.ones(num_states)),
+        "transition": Dirichlet.from_concentration(rows),
+    }
 
 
 @by_value
@@ -186,27 +198,41 @@ def start_of_paths(form: Form, dim: int, num_states: int, shared: bool = True, v
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = context.data().data
         y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool) & context.counts()[:, None]
-        path = _smoothed(window_scores(y[..., :dim], mask, form.dim), mask)
-        inputs = y[..., dim:]
-        labels = labels_by_motion(form, key, jnp.concatenate([path, inputs], -1), mask, num_states)
-        states = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, shared, m, y.dtype))(labels, mask)
-        chain: Any = path_template(form.dim, (y[0], mask[0]))["x"]
-        exact: LinearGaussianChainStats = jax.vmap(lambda x, m: chain.with_context(m).stats(x))(path, mask)
-        spread = jnp.where(mask[..., None, None], variance * jnp.eye(form.dim, dtype=y.dtype)[None, None], 0.0)
-        # The errors of neighbouring steps are nearly the same: else the motion would seem to have their noise.
-        both = mask[:, 1:, None, None] & mask[:, :-1, None, None]
-        cross = exact.cross + jnp.where(both, 0.9 * spread[:, 1:], 0.0)
-        x = exact._replace(outer=exact.outer + spread, cross=cross)
-        local = {"x": x, "z": MarkovChainStats(*states)}
-        if not shared:  # transitions by logistic regressions, whose omega have mean 1/4 where nothing is known
-            shape = (*cross.shape[:2], num_states - 1)
-            return context.implied_by({**local, "omega": PolyaGammaStats(jnp.full(shape, 0.25, y.dtype))})
-        return context.implied_by(local)
+        path = smoothed(window_scores(y[..., :dim], mask, form.dim), mask)
+        return implied_by_path(form, num_states, shared, variance, key, context, path, y[..., dim:], mask)
 
     return start
 
 
-def _smoothed(path: Float[Array, "N T Q"], mask: Bool[Array, "N T"]) -> Float[Array, "N T Q"]:
+def implied_by_path(
+    form: Form,
+    num_states: int,
+    shared: bool,
+    variance: float,
+    key: PRNGKeyArray,
+    context: starts.Context,
+    path: Float[Array, "N T Q"],
+    inputs: Float[Array, "N T M"],
+    mask: Bool[Array, "N T"],
+) -> Product:
+    """The globals implied by a path that is known up to `variance`, and by states of like motion on it."""
+    labels = labels_by_motion(form, key, jnp.concatenate([path, inputs], -1), mask, num_states)
+    states = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, shared, m, path.dtype))(labels, mask)
+    chain: Any = path_template(form.dim, (path[0], mask[0]))["x"]
+    exact: LinearGaussianChainStats = jax.vmap(lambda x, m: chain.with_context(m).stats(x))(path, mask)
+    spread = jnp.where(mask[..., None, None], variance * jnp.eye(form.dim, dtype=path.dtype)[None, None], 0.0)
+    # The errors of neighbouring steps are nearly the same: else the motion would seem to have their noise.
+    both = mask[:, 1:, None, None] & mask[:, :-1, None, None]
+    cross = exact.cross + jnp.where(both, 0.9 * spread[:, 1:], 0.0)
+    x = exact._replace(outer=exact.outer + spread, cross=cross)
+    local = {"x": x, "z": MarkovChainStats(*states)}
+    if not shared:  # transitions by logistic regressions, whose omega have mean 1/4 where nothing is known
+        shape = (*cross.shape[:2], num_states - 1)
+        local["omega"] = PolyaGammaStats(jnp.full(shape, 0.25, path.dtype))
+    return context.implied_by(local)
+
+
+def smoothed(path: Float[Array, "N T Q"], mask: Bool[Array, "N T"]) -> Float[Array, "N T Q"]:
     """Means of five neighbouring steps, binomial weights."""
     weights, steps = (1.0, 4.0, 6.0, 4.0, 1.0), path.shape[1]
     wide = lambda a: jnp.pad(jnp.where(mask[..., None], a, 0.0), ((0, 0), (2, 2), (0, 0)))
@@ -236,7 +262,7 @@ def first_step(values: Values, key: PRNGKeyArray) -> Float[Array, " Q"]:
     return law.mean + jax.random.normal(key, law.mean.shape, law.mean.dtype) / jnp.sqrt(law.precision)
 
 
-def _drawn(form: Form, dim: int) -> Generative:
+def drawn(form: Form, dim: int) -> Generative:
     """Draws of a switching linear dynamical system."""
 
     def moved(

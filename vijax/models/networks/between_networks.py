@@ -1,0 +1,127 @@
+"""A conjugate model between two networks: what structured autoencoders of observations and of sequences share."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax import constrain
+from vijax.checks import require_integers
+from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
+from vijax.contract.estep import EStep
+from vijax.contract.intake import taken
+from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.objective import importance_weighted
+from vijax.contract.queries import Generative, answers
+from vijax.families import Product
+from vijax.inference.estep.networks import Structured
+from vijax.models.networks.structured_parts import Parts
+from vijax.predict.questions import bounds_of, inferred
+from vijax.xla.compiler import kept, step_jit
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BetweenNetworks(Model):
+    """A conjugate model of latents between an encoder and a decoder."""
+
+    parts: Parts  # networks, likelihood and surrogate model
+
+    def reconstruct(self, fit: Any, data: Any) -> Array:
+        """E[x | decoder(mean of q(latent))] of each observation."""
+        local = fit.locals(data, key=jax.random.key(0))  # the key is for draws, which are not needed here
+        return self.decoded(fit, local[self.parts.latent].mean())
+
+    def decoded(self, fit: Any, latents: Any) -> Array:
+        """E[x | decoder(latent)] at each of these latents, whose last axis is one latent."""
+        latents = jnp.asarray(latents)
+        flat = latents.reshape(-1, latents.shape[-1])
+        found = kept(self, "decode", _decoding)(fit.state.hyper["decoder"], flat)
+        return found.reshape(*latents.shape[:-1], *found.shape[1:])
+
+    def bound(self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1) -> Float[np.ndarray, " N"]:
+        """The bound on E_q(beta)[log p(x | beta)] of each observation or sequence, nats, by a draw of its latent. The
+        KL of the globals from their prior is subtracted from the sum over the data. With several draws it is the
+        tighter importance-weighted bound (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to
+
+            log int p(x | u) exp E_q(beta)[log p(u | beta)] du,
+
+        (the other locals summed over), a lower bound too by Hoelder's inequality, and log p(x | beta) where the globals
+        are known. Where the other locals depend on each other it tends to less."""
+        require_integers(num_samples=num_samples)
+        spec = fit.alg.spec
+        estep = dataclasses.replace(spec.estep or self.estep, num_samples=num_samples)
+        if num_samples > 1:
+            estep = dataclasses.replace(estep, objective=importance_weighted())
+        batch = Minibatch(taken(self, data), None)
+        return np.asarray(inferred(bounds_of, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key))
+
+
+Kind = TypeVar("Kind", bound=BetweenNetworks)
+
+
+def between_networks(
+    kind: type[Kind],
+    parts: Parts,
+    conjugate: Model,
+    points: Hyper,
+    estep: EStep,
+    form: DataForm,
+    generative: Generative,
+) -> Kind:
+    """The model of these parts.
+
+    Args:
+      kind: the class of the model.
+      parts: its parts; their surrogate is the energy of `conjugate`.
+      conjugate: the model of the latents, whose data are what the encoder says.
+      points: parameters of the networks, as `encoder` and `decoder`.
+      estep: its default E-step.
+      form: the form of its data.
+      generative: how it draws data.
+    """
+
+    def data_of(batch: Minibatch) -> PyTree:
+        data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+        return jax.tree.map(jnp.asarray, data)
+
+    def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+        data = data_of(batch)
+        keys = jax.random.split(key, len(jax.tree.leaves(data)[0]))
+        each, local = jax.vmap(lambda key, x: parts.bound(estep, hyper, dict(stats), key, x))(keys, data)
+        counts = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        constant = jax.lax.stop_gradient((each, local))
+        return LocalElbo(weighted_sum(counts, each), jnp.sum(counts), *constant)
+
+    def begin(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
+        if batch is not None:
+            batch = batch._replace(data=jax.vmap(lambda x: parts.encode(hyper["encoder"], x))(data_of(batch)))
+        return conjugate.init({}, key, prior, batch)
+
+    return kind(
+        hyper=points,
+        prior=lambda hyper: conjugate.prior({}),
+        local_elbo=local_elbo,
+        init=begin,
+        estep=estep,
+        blocks=conjugate.blocks,
+        form=form,
+        constraints=dict.fromkeys(points, constrain.real()),
+        locals=OfLocals(solved_by=Structured),
+        queries=answers(generative),
+        parts=parts,
+    )
+
+
+def _decoding(of: weakref.ref[BetweenNetworks]) -> Callable[..., Array]:
+    def one(decoder: PyTree, latent: Array) -> Array:
+        model: Any = of()
+        return model.parts.observed.mean(model.parts.decode(decoder, latent))
+
+    return step_jit(jax.vmap(one, (None, 0)))
