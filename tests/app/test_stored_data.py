@@ -7,8 +7,10 @@ import pytest
 
 import vijax as vi
 from vijax.app.cli import main
+from vijax.app.kinds.documents import new_documents
 from vijax.app.rows.doc_topics import read_doc_topics
 from vijax.app.runs import results
+from vijax.app.settings.config import LISTINGS
 from vijax.data import prepare
 from vijax.data.streams import rows as rows_module
 
@@ -106,9 +108,16 @@ def test_documents_that_cannot_be_read_by_parts_are_refused(documents, tmp_path,
     every = ["--set", "data.sample=150", *settings]
     assert main(["fit", model, "--data", str(tmp_path / "shards"), "--out", run, *every]) == 2
     found = capsys.readouterr().err
-    assert "600 documents are more than data.sample=150" in found
+    assert f"600 {'users' if model == 'hpf' else 'documents'} are more than data.sample=150" in found
     assert said in found
     assert "set data.sample=600" in found
+
+
+@pytest.mark.parametrize(("model", "columns"), [("lda", ["document", "words"]), ("hpf", ["user", "taken"])])
+def test_results_by_parts_have_the_words_of_their_model(model, columns):
+    found = new_documents(LISTINGS[model].source.columns, vi.data.read(np.eye(2, dtype=int)), first=3)
+    assert list(found.beside) == columns
+    assert found.beside[columns[0]] == [f"{columns[0]} 3", f"{columns[0]} 4"]
 
 
 ROWS = ["--set", "model.num_components=2", "model.emission.name=diagonal_gaussian", "data.sample=150"]

@@ -100,6 +100,28 @@ def test_tastes_are_found_in_parts():
     assert (of_kind.max(axis=1) > 20 * of_kind.min(axis=1)).all()
 
 
+@pytest.mark.parametrize("batch_size", [None, 50])
+def test_covariates_serve_users_who_took_nothing(batch_size):
+    """Two kinds of users, told apart by a number."""
+    rng = np.random.default_rng(0)
+    kind, items = np.arange(150) % 2, np.repeat([0, 1], 8)
+    taken = (rng.random((150, 16)) < np.where(items == kind[:, None], 0.5, 0.02)).astype(int)
+    number = kind[:, None] - 0.5
+    model = vs.PoissonFactorization(2, max_iter=40, batch_size=batch_size, random_state=0)
+    assert model.fit(taken).covariate_weights_ is None
+    model.fit(taken, covariates=number)
+    assert model.covariate_weights_.shape == (1, 2)
+    best = model.recommend(np.zeros((2, 16), int), 8, covariates=[[-0.5], [0.5]])
+    np.testing.assert_array_equal(np.sort(best), np.stack([np.arange(8), np.arange(8, 16)]))
+    assert model.score(taken, covariates=number) > 0.3
+    with pytest.raises(ValueError, match="covariates: expected 1 numbers of each user, as in fit, got 0"):
+        model.transform(taken)
+    with pytest.raises(ValueError, match="covariates: expected a row for each of the 150 users"):
+        model.fit(taken, covariates=number[:3])
+    with pytest.raises(ValueError, match="partial_fit: expected an estimator fitted without covariates"):
+        model.partial_fit(taken)
+
+
 def test_parts_that_make_no_sense():
     for of_all in (vs.HiddenMarkovModel(), vs.PoissonMixture(inference="em")):
         with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as absent:

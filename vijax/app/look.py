@@ -282,15 +282,24 @@ def look_at_documents(data: str, listing: Any, begun: Any, said: Mapping[str, An
     parts = load_documents(dataclasses.replace(section, held_out=0.1))
     number = parts.whole.num_documents + parts.test.num_documents
     words = parts.whole.num_tokens + parts.test.num_tokens
-    facts = [
-        f"{number:,} documents of {words / number:,.0f} words on average that are kept, of {len(parts.names):,} kinds.",
-        *parts.train.notes,
-    ]
+    facts = [_size(listing.source.columns, number, words, len(parts.names)), *parts.train.notes]
     readable = int(np.clip(5 * round(np.sqrt(words / 1000) / 5), 5, MOST_TOPICS))
     topics = readable if number >= 50 else max(2, number // 10)
     why = {"model.num_topics": "Few enough to read: about the root of the thousands of words. Compare: --sweep."}
     settings = found | {"data.held_out": 0.1, "model.num_topics": topics} | _steps(begun, number)
     return Look(facts, settings, why)
+
+
+def _size(columns: tuple[str, str], number: int, held: int, kinds: int) -> str:
+    """A line on the size of the data.
+
+    >>> _size(("user", "taken"), 100, 620, 30)
+    '100 users, 6 taken on average, of 30 kinds.'
+    """
+    title, what = columns
+    if what == "words":
+        return f"{number:,} {title}s of {held / number:,.0f} words on average that are kept, of {kinds:,} kinds."
+    return f"{number:,} {title}s, {held / number:,.0f} {what} on average, of {kinds:,} kinds."
 
 
 def _steps(begun: Any, number: int) -> dict[str, Any]:

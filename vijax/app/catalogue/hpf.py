@@ -9,7 +9,7 @@ import numpy as np
 
 from vijax import models
 from vijax.app.kinds.documents import DOCUMENTS
-from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.page.blocks import Block, Table
 from vijax.app.page.views import thinned
 from vijax.app.settings.options import chooser, model_section
@@ -95,14 +95,7 @@ def in_short(data: Data) -> str:
     return f"{train.num_documents:,} users, {len(data.names):,} items, taken {train.num_tokens:,} times{held_out}"
 
 
-def new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Users, with the columns beside what they took, and how many times they took items of the run."""
-    found = DOCUMENTS.new(config, data, source, column)
-    names = {"document": "user", "words": "taken"}
-    return found._replace(beside={names.get(name, name): values for name, values in found.beside.items()})
-
-
-SOURCE = DOCUMENTS._replace(describe=in_short, tiles=tiles, new=new, results="recommendations")
+SOURCE = DOCUMENTS._replace(describe=in_short, tiles=tiles, results="recommendations", columns=("user", "taken"))
 LISTING = Listing(
     Settings, SOURCE, Algorithm, describe, unit="user", per="user", transform=transform, predicts="item_1"
 )

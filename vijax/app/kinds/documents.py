@@ -161,8 +161,8 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Documents, with their titles, the columns beside their text, and the number of their known words."""
     section = config.data if source is None else _section_for(config, source, column)
     if source is None and isinstance(data.train, SampledDocuments):
-        remedy = f"name a file to write them to: vijax transform RUN --out {DOCUMENTS.results}.parquet"
-        raise ConfigError(f"{config.data.path}: more documents than are held; {remedy}")
+        remedy = f"name a file to write them to: vijax transform RUN --out {config.listing.source.results}.parquet"
+        raise ConfigError(f"{config.data.path}: more {config.listing.source.columns[0]}s than are held; {remedy}")
     if source is None:
         corpus = data.train if data.test is None else joined(*data, section.held_out, section.split_seed)
     else:
@@ -171,15 +171,21 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     notes = corpus.notes
     if any(len(values) != corpus.num_documents for values in found.values()):
         found, notes = {}, (*notes, "The file has changed since it was read: its other columns are left out.")
-    return new_documents(corpus, found, notes)
+    return new_documents(config.listing.source.columns, corpus, found, notes)
 
 
 def new_documents(
-    corpus: Corpus, beside: Mapping[str, Any] | None = None, notes: Sequence[str] = (), first: int = 0
+    columns: tuple[str, str],
+    corpus: Corpus,
+    beside: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+    first: int = 0,
 ) -> New:
-    """Documents with columns beside them; those without a title are named by their numbers from `first` on."""
-    titles = corpus.titles or [f"document {i}" for i in range(first, first + corpus.num_documents)]
-    return New(corpus, {"document": list(titles), **(beside or {}), "words": corpus.tokens}, tuple(notes))
+    """Documents with columns beside them, of which two have these names: titles, and how much they hold. Documents
+    without a title are named by their numbers from `first` on."""
+    title, held = columns
+    titles = corpus.titles or [f"{title} {i}" for i in range(first, first + corpus.num_documents)]
+    return New(corpus, {title: list(titles), **(beside or {}), held: corpus.tokens}, tuple(notes))
 
 
 def _facts(data: Data) -> dict[str, Any]:

@@ -75,6 +75,8 @@ class Source(NamedTuple):
     # (config, data of the run, path or object or None for the run's own, column or None) -> `New`
     new: Callable[[Any, Data, Any, str | None], New]
     results: str  # the name, without ending, of the file of results for the run's own data
+    # of documents, the names of a document and of what is counted in it, as columns of the results
+    columns: tuple[str, str] = ("document", "words")
     page: type = NoPage  # the settings of [page]
     # data -> the beginning of each document, kept for the page; None for other data
     excerpts: Callable[[Any], Sequence[str]] | None = None

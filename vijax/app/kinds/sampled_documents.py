@@ -65,9 +65,12 @@ def sampled_documents(section: DocumentData) -> Data | None:
         order = Permutation(train.num_documents, (section.split_seed, SPLIT + 1))
         held = np.sort(order(np.arange(section.sample)))
     sample = train.take(held)
-    page = f"the page is of {len(held):,} of them; the fit reads all by parts."
+    note = (
+        f"There are {train.num_documents:,}, more than data.sample: the page is of {len(held):,} of them; the fit "
+        f"reads all by parts.{few}"
+    )
     fields = {field.name: getattr(sample, field.name) for field in dataclasses.fields(Corpus)}
-    fields["notes"] = (*sample.notes, f"There are more documents than data.sample: {page}{few}")
+    fields["notes"] = (*sample.notes, note)
     return Data(SampledDocuments(**fields, whole=train), None if test is None else test.take(np.arange(number)))
 
 
@@ -99,7 +102,7 @@ def check_by_parts(config: Any, data: Data) -> None:
         if is_so:
             total = number + (0 if data.test is None else data.test.num_documents)
             raise ConfigError(
-                f"{config.data.path}: {total:,} documents are more than data.sample={config.data.sample:,}, and so "
-                f"they are read by parts; but {why}. To make a corpus of all of them on this machine's disk, set "
+                f"{config.data.path}: {total:,} {listing.source.columns[0]}s are more than data.sample={config.data.sample:,}, and "
+                f"so they are read by parts; but {why}. To make a corpus of all of them on this machine's disk, set "
                 f"data.sample={total}"
             )

@@ -58,7 +58,8 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
             return
         path = sample
     try:
-        new = new_documents(seen.data.train) if is_sample else listing.source.new(config, seen.data, None, None)
+        source, train = listing.source, seen.data.train
+        new = new_documents(source.columns, train) if is_sample else source.new(config, seen.data, None, None)
         if many:
             rows = thinned(len(new.data), SAMPLE)
             beside = {name: [values[i] for i in rows] for name, values in new.beside.items()}
@@ -99,7 +100,7 @@ def _written_by_parts(config: Config, seen: Seen, out: Path, say: Say) -> Path:
 
     def part(first: int) -> Transformed:
         rows = np.arange(first, min(first + MOST_ROWS, number))
-        new = new_documents(every.take(rows), first=first)
+        new = new_documents(config.listing.source.columns, every.take(rows), first=first)
         return transformed(config, seen, new, lambda done: told(first + done))
 
     write_parts(out, (part(first).columns() for first in range(0, number, MOST_ROWS)))

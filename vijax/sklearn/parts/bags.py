@@ -41,7 +41,7 @@ class Bags:
     indptr: np.ndarray
     indices: np.ndarray
     counts: np.ndarray
-    covariates: None = None  # which `vijax.data.Minibatches` reads too
+    covariates: np.ndarray | None = None  # numbers of each document beside its words
 
     @property
     def num_documents(self) -> int:
@@ -59,12 +59,12 @@ class Bags:
         return np.add.reduceat(np.append(self.counts, 0.0), self.indptr[:-1]) * (self.lengths > 0)
 
     @classmethod
-    def of(cls, X: Any) -> Bags:
+    def of(cls, X: Any, covariates: np.ndarray | None = None) -> Bags:
         """The bags of a dense or sparse matrix of numbers that are not negative."""
         rows = scipy.sparse.csr_array(X, copy=True)
         rows.sum_duplicates()
         rows.eliminate_zeros()
-        return cls(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
+        return cls(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, covariates)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,10 +77,16 @@ class BagLoader:
 
     @classmethod
     def of(
-        cls, X: Any, batch_size: int | None = None, seed: int = 0, total: int | None = None, reshuffled: bool = True
+        cls,
+        X: Any,
+        batch_size: int | None = None,
+        seed: int = 0,
+        total: int | None = None,
+        reshuffled: bool = True,
+        covariates: np.ndarray | None = None,
     ) -> BagLoader:
         """The loader of a matrix, in batches of about `batch_size` documents (None: all), from a set of `total`."""
-        bags: Any = Bags.of(X)
+        bags: Any = Bags.of(X, covariates)
         documents = bags.num_documents
         steps = max(1, round(documents / (batch_size or documents)))
         buckets = length_buckets(bags.lengths, bags.tokens, num_parts=steps)
@@ -147,13 +153,13 @@ class OfBags(Transformer):
     fit_: Any
     random_state: Any
 
-    def _per_document(self, X: Any, read: Any) -> np.ndarray:
+    def _per_document(self, X: Any, read: Any, covariates: np.ndarray | None = None) -> np.ndarray:
         """The results of `read` for each document, in their order."""
         spec, state = self.fit_.alg.spec, cast(self.fit_.state, X)
         posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
         size = -(-X.shape[0] // AT_A_TIME)
         results, rows = [], []
-        for batch, order in BagLoader.of(X, -(-X.shape[0] // size)).in_turn():
+        for batch, order in BagLoader.of(X, -(-X.shape[0] // size), covariates=covariates).in_turn():
             found = inferred(read, spec, state.hyper, posterior, batch, jax.random.key(0), X.size)
             results.append(np.concatenate([np.asarray(x) for x in found]))
             rows.append(order)
