@@ -3,7 +3,8 @@
 A document's E-step is a loop over its words until it converges. XLA runs it on chunks of documents, each until the
 slowest has converged, and its loops over words and topics are not the fastest possible. `kernels.cc` does the same in
 C++, document by document; for mean field and CVB0 with the bound and its gradient in the topics, so that no array
-(documents, words, topics) of a batch is ever written. `pairs.cc` chooses the active topics of documents; `gammas.cc`
+(documents, words, topics) of a batch is ever written. `normals.cc` has the E-step of logistic-normal
+topics with its bound. `pairs.cc` chooses the active topics of documents; `gammas.cc`
 has the draws of `vijax.families.numeric.pathwise`.
 
 Installing vijax compiles these files where there is a C++ compiler (`hatch_build.py`). Without one, on other devices
