@@ -104,7 +104,7 @@ class ProximalGradient(LogisticNormalEStep):
         return gather.docs_per_chunk(num_slots, 32 * num_topics, cache_bytes=2**17)
 
     def of_kernel(self) -> Settings | None:
-        """Of draws alone: other expectations take no draws, and are for comparisons."""
+        """The settings, where the expectation is by draws; others are for comparisons, and have no kernel."""
         how = self.expectation
         if not isinstance(how, VectorMonteCarlo):
             return None
