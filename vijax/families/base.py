@@ -253,9 +253,13 @@ class Family(abc.ABC):
         """
         return self.dot(stats) - self.log_normalizer()
 
+    def negative_conjugate(self, mean: Statistics) -> Float[Array, "*batch"]:
+        """A(lambda) - <lambda, mu>, given mu = E_q[t]: the entropy, E_q[log h] added."""
+        return self.log_normalizer() - self.dot(mean)
+
     def entropy(self) -> Float[Array, "*batch"]:
         """H[q] = A(lambda) - <lambda, mu> - E_q[log h]."""
-        return self.log_normalizer() - self.dot(self.expected_stats()) - self.expected_log_base_measure()
+        return self.negative_conjugate(self.expected_stats()) - self.expected_log_base_measure()
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """KL(self || other) = <lambda - lambda', mu> - A(lambda) + A(lambda'), both of the same family."""

@@ -90,6 +90,7 @@ def _are_shards(section: DocumentData) -> bool:
 def check_by_parts(config: Any, data: Data) -> None:
     """Raises a `ConfigError` where documents cannot be read by parts."""
     listing, algorithm, number = config.listing, config.algorithm, data.whole.num_documents
+    title = listing.source.columns[0]
     wrong = {
         f"{listing.name} needs them all": listing.needs_rows,
         "page.by shows columns beside the text, which shards have none of": bool(config.page.by),
@@ -102,7 +103,7 @@ def check_by_parts(config: Any, data: Data) -> None:
         if is_so:
             total = number + (0 if data.test is None else data.test.num_documents)
             raise ConfigError(
-                f"{config.data.path}: {total:,} {listing.source.columns[0]}s are more than data.sample={config.data.sample:,}, and "
+                f"{config.data.path}: {total:,} {title}s are more than data.sample={config.data.sample:,}, and "
                 f"so they are read by parts; but {why}. To make a corpus of all of them on this machine's disk, set "
                 f"data.sample={total}"
             )

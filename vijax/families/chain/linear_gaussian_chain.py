@@ -147,6 +147,11 @@ class LinearGaussianChain(Family):
     def entropy(self) -> Float[Array, "*batch"]:
         return self._each(lambda mask, *p: chains.chain_entropy(chains.filtered(p), mask))
 
+    def negative_conjugate(self, mean: LinearGaussianChainStats) -> Float[Array, "*batch"]:
+        """The entropy, as log h is 0. A precise path has precisions of 10,000 and more, and A and <lambda, mu> are then
+        so large that their difference in float32 lacks the digits that coordinate ascent is judged by."""
+        return self.entropy()
+
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """Step by step, with no difference of large numbers (`chain_kl`)."""
         other = self.with_naturals(other)  # in the same mask

@@ -202,7 +202,8 @@ def _drawn_sweep(
 
 def _at_means(factors: Factors) -> Inferred:
     means = _means(factors)
-    return Inferred(factors, jax.tree.map(lambda t: t[None], means), _gap(factors, means))
+    gaps = [jnp.sum(q.negative_conjugate(means[name])) for name, q in factors.items()]
+    return Inferred(factors, jax.tree.map(lambda t: t[None], means), sum(gaps, jnp.zeros(())))
 
 
 def _means(factors: Mapping[str, Family]) -> Stats:
