@@ -173,4 +173,4 @@ assert wrong < 0.12
 assert np.mean((high - low)[100:]) > np.mean((high - low)[:40])
 
 # %% [markdown]
-# Next: [predictors](predictors.ipynb), smooth functions in the place of chains.
+# Next: [switching_dynamics](switching_dynamics.ipynb), where the law of motion itself changes.

@@ -70,7 +70,8 @@ def law(x):
         if x[0] * np.sign(end) > 2:
             turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
             return k, [end, 0] + turn @ (x - [end, 0])
-    return (2, x + [0.1, 0]) if x[1] > 0 else (3, x - [0.2, 0])
+    speed = np.array([0.1, 0.0])
+    return (2, x + speed) if x[1] > 0 else (3, x - 2 * speed)
 
 
 rng = np.random.default_rng(0)
@@ -91,19 +92,21 @@ truth = np.stack(parts[:14])
 # ## How many laws?
 #
 # With the positions seen, an autoregressive hidden Markov model says x_t = A x_{t-1} + b + noise, with A, b and the noise of the
-# state. Runs that no fit saw score each number of states; three starts each.
+# state. Runs that no fit saw score each number of states; two starts each.
 
 # %%
 found = {}
-for number in (1, 2, 4, 6):
+for number in (2, 4, 6):
     model = vi.models.arhmm(2, number, stickiness=5.0, variance=1e-3)
-    fit = vi.fit(vi.cavi(model), train, num_steps=40, restarts=3, key=jax.random.key(0))
+    fit = vi.fit(vi.cavi(model), train, num_steps=40, restarts=2, key=jax.random.key(0))
     z = np.asarray(fit.locals(train, key=jax.random.key(1))["z"].mode())
     found[number] = fit
     score = fit.score(test, key=jax.random.key(2))
     used = np.sum(np.bincount(z.ravel(), minlength=number) > 20)
-    print(f"{number} states: {score.mean:.2f} ± {score.stderr:.2f} nats a step, {used} in use, "
-          f"adjusted Rand index {adjusted_rand_score(truth.ravel(), z.ravel()):.2f}")
+    print(
+        f"{number} states: {score.mean:.2f} ± {score.standard_error:.2f} nats a step, {used} in use, "
+        f"adjusted Rand index {adjusted_rand_score(truth.ravel(), z.ravel()):.2f}"
+    )
 
 # %% [markdown]
 # Four laws predict far better than two, and six no better than four: that is the number. The laws can be read: the matrix A of
@@ -117,7 +120,9 @@ for k, g in enumerate(np.asarray(laws.coefficients)):
     angle = np.degrees(np.angle(np.linalg.eigvals(turn)[0]))
     at = np.asarray(train[0])[np.asarray(fit.locals(train, key=jax.random.key(1))["z"].mode()) == k].mean(0)
     moved = at @ g[:2] + g[2]
-    print(f"state {k}: turns by {abs(angle):4.1f} degrees a step; in the middle of its steps it moves by {moved.round(2)}")
+    print(
+        f"state {k}: turns by {abs(angle):4.1f} degrees a step; in the middle of its steps it moves by {moved.round(2)}"
+    )
 
 # %% [markdown]
 # ## Behind noise
@@ -148,7 +153,11 @@ flat = np.c_[x.reshape(-1, 2), np.ones(x.shape[0] * 100)]
 mapped = flat @ np.linalg.lstsq(flat, np.concatenate(runs[:14]), rcond=None)[0]
 raw = np.nan_to_num(np.concatenate(readings[:14])) @ np.linalg.pinv(mix)
 figure, axes = plt.subplots(1, 3, figsize=(12, 2.6), sharex=True, sharey=True, constrained_layout=True)
-shown = (("true path and laws", np.concatenate(runs[:14]), truth), ("sensors, unmixed", raw, truth), ("found", mapped, states))
+shown = (
+    ("true path and laws", np.concatenate(runs[:14]), truth),
+    ("sensors, unmixed", raw, truth),
+    ("found", mapped, states),
+)
 for ax, (title, at, label) in zip(axes, shown, strict=True):
     ax.scatter(at[:, 0], at[:, 1], s=2, c=label.ravel(), cmap="tab10", vmax=9)
     ax.set(title=title, aspect="equal", xlim=(-4, 4), ylim=(-2, 2))
@@ -170,7 +179,7 @@ plt.show()
 # %%
 start = vi.models.after_slds(path)
 recurrent = vi.models.recurrent_slds(6, num_states=4, latent_dim=2, variance=1e-3, rate=0.1, init=start)
-second = vi.fit(vi.cavi(recurrent), seen, num_steps=60, key=jax.random.key(0))
+second = vi.fit(vi.cavi(recurrent), seen, num_steps=40, key=jax.random.key(0))
 states = np.asarray(second.locals(seen, key=jax.random.key(1))["z"].mode())
 print(f"adjusted Rand index {adjusted_rand_score(truth.ravel(), states.ravel()):.2f}")
 
@@ -182,14 +191,16 @@ print(f"adjusted Rand index {adjusted_rand_score(truth.ravel(), states.ravel()):
 
 # %%
 one = vi.models.linear_gaussian_state_space(6, 2, rate=0.1)
-linear = vi.fit(vi.cavi(one), seen, num_steps=60, key=jax.random.key(0))
+linear = vi.fit(vi.cavi(one), seen, num_steps=40, key=jax.random.key(0))
 prefix = later[0][:, :70], later[1][:, :70]
 come = np.stack(runs[14:])[:, 70:] @ mix  # without noise
 fits = {"linear": linear, "switching": first, "recurrent": second}
 draws = {name: np.asarray(f.forecast(jax.random.key(3), 500, prefix, 30)) for name, f in fits.items()}
 last = np.nan_to_num(prefix[0])[:, -5:].mean(1, keepdims=True)
 error = lambda x, steps: np.sqrt(np.mean((x - come)[:, steps] ** 2))
-print(f"{'the last readings':18} error {error(last, slice(0, 10)):.2f} in ten steps, {error(last, slice(20, 30)):.2f} in the last ten")
+print(
+    f"{'the last readings':18} error {error(last, slice(0, 10)):.2f} in ten steps, {error(last, slice(20, 30)):.2f} in the last ten"
+)
 for name, d in draws.items():
     low, high = np.quantile(d, [0.05, 0.95], axis=0)
     y = later[0][:, 70:]
@@ -222,3 +233,23 @@ for ax, (name, f) in zip(axes, fits.items(), strict=True):
         ax.plot(at[:, 0], at[:, 1], linewidth=0.7)
     ax.set(title=name)
 plt.show()
+
+# %% [markdown]
+# ## Verdict
+#
+# - Four laws, by runs that no fit saw; a fifth and a sixth state stay empty. Each can be read: two straights, two bends.
+# - Behind noise the same segments are found, and the path is far better known than by the sensors.
+# - Forecasts of one linear law are wrong within ten steps, and their bands too narrow. Those of the switching system have good
+#   medians, but bands that open wide, for it does not know where a bend ends; its runs leave the track. The recurrent system's
+#   bands hold what they should, and its runs stay near the track: it has learnt where the law changes.
+# - The recurrent system needs a start. From one of its own it often ends at worse segments (`vi.models.after_slds`).
+
+# %%
+assert found[4].score(test, key=jax.random.key(2)).mean > found[2].score(test, key=jax.random.key(2)).mean + 0.5
+assert adjusted_rand_score(truth.ravel(), states.ravel()) > 0.8
+assert error(np.median(draws["recurrent"], 0), slice(20, 30)) < 0.5 * error(
+    np.median(draws["linear"], 0), slice(20, 30)
+)
+
+# %% [markdown]
+# Next: [predictors](predictors.ipynb), smooth functions in the place of chains.
