@@ -87,8 +87,14 @@ class PoissonFactorization(InBatches):
         return self
 
     def _model(self, num_items: int, num_covariates: int = 0) -> Model:
-        shapes = {"a": self.user_shape, "c": self.item_shape}
-        return hpf(self.n_components, num_items, **shapes, feedback=self.feedback, num_covariates=num_covariates)
+        return hpf(
+            self.n_components,
+            num_items,
+            self.user_shape,
+            c=self.item_shape,
+            feedback=self.feedback,
+            num_covariates=num_covariates,
+        )
 
     def _stochastic(self, num_columns: int) -> Algorithm:
         with_numbers = getattr(self, "covariate_weights_", None) is not None

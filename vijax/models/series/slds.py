@@ -225,7 +225,7 @@ def implied_by_path(
     both = mask[:, 1:, None, None] & mask[:, :-1, None, None]
     cross = exact.cross + jnp.where(both, 0.9 * spread[:, 1:], 0.0)
     x = exact._replace(outer=exact.outer + spread, cross=cross)
-    local = {"x": x, "z": MarkovChainStats(*states)}
+    local: dict[str, Any] = {"x": x, "z": MarkovChainStats(*states)}
     if not shared:  # transitions by logistic regressions, whose omega have mean 1/4 where nothing is known
         shape = (*cross.shape[:2], num_states - 1)
         local["omega"] = PolyaGammaStats(jnp.full(shape, 0.25, path.dtype))
