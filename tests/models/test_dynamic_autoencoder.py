@@ -197,3 +197,34 @@ def test_data_it_refuses():
     with pytest.raises(ValueError, match=r"shape \(N, T, 3\)"):
         of.form.check((np.zeros((1, 4, 2)), full))
     of.form.check((np.where(np.arange(D) == 1, np.nan, np.ones((1, 4, D))), full))  # no step is seen
+
+
+@pytest.mark.slow
+def test_turns_of_a_circle_are_found_behind_networks_and_missing_steps_filled():
+    """30 paths to the left, then to the right, or the other way round, seen as five columns with noise."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(0)
+    states = (np.arange(60) >= rng.integers(15, 45, (30, 1))) ^ (np.arange(30) % 2)[:, None].astype(bool)
+    angle = rng.uniform(0, 6, (30, 1)) + np.cumsum(np.where(states, 0.3, -0.3), 1)
+    seen = rng.normal(size=(2, 5))
+    clean = np.stack([np.cos(angle), np.sin(angle)], -1) @ seen
+    y = clean + 0.1 * rng.normal(size=clean.shape)
+    gone = rng.random((30, 60)) < 0.1
+    y[gone] = np.nan
+    near = lambda w: jnp.asarray(w + 0.1 * rng.normal(size=w.shape), jnp.float32)
+    of = vi.models.dynamic_svae(
+        2,
+        encoder=(lambda w, y: (100 * (y @ w), jnp.full(2, -50.0)), near(np.linalg.pinv(seen))),
+        decoder=(lambda w, x: x @ w, near(seen)),
+        observed=vi.models.observed.gaussian(sd=0.1),
+        num_states=2,
+        stickiness=5.0,
+        variance=1e-3,
+    )
+    data = vi.models.pad(y.astype(np.float32))
+    fit = vi.fit(vi.aevb(of, learning_rate=0.01), data, num_steps=150, key=KEY)
+    found = np.asarray(fit.locals(data, key=KEY)["z"].mode())
+    score = metrics.adjusted_rand_score(states.ravel(), found.ravel())
+    error = np.sqrt(np.mean((np.asarray(of.reconstruct(fit, data)) - clean)[gone] ** 2))
+    assert score > 0.9
+    assert error < 0.15
