@@ -138,6 +138,7 @@ CASES = {
     "lda": (lambda: MODELS.lda(2, 3), ROWS),
     "hpf": (lambda: MODELS.hpf(2, 3), ROWS),
     "hdp": (lambda: MODELS.hdp(2, 3), ROWS),
+    "hdp_hmm": (lambda: MODELS.hdp_hmm(MODELS.emission.unit_gaussian(2, 2)), PAIR),
     "ctm": (lambda: MODELS.ctm(2, 3), ROWS),
     "simple_mixture": (lambda: MODELS.simple_mixture(2, 3), ROWS),
     "plsa": (lambda: MODELS.plsa(2, 20, 3), lambda as_: MODELS.plsa_entries(as_(PIXELS))),

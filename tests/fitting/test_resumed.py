@@ -214,6 +214,7 @@ READY = {  # of each model that has an exact E-step, or one that finds its one o
     "linear_gaussian_state_space": (lambda: vi.models.linear_gaussian_state_space(2, 1), SEQUENCES, 1e-4),
     "lda": (lambda: vi.models.lda(2, 5, alpha=1.0, estep=SURE), COUNTS, 1e-4),
     "hdp": (lambda: vi.models.hdp(2, 5, estep=SURE), COUNTS, 1e-4),
+    "hdp_hmm": (lambda: vi.models.hdp_hmm(vi.models.emission.full_gaussian(2, 2)), SEQUENCES, 1e-4),
     "simple_mixture": (lambda: vi.models.simple_mixture(2, 5), COUNTS, 1e-5),
     "gap_nmf": (lambda: vi.models.gap_nmf(5, 2, estep=SURE), COUNTS, 1e-4),
     "factor_analysis": (lambda: vi.models.factor_analysis(2, 1), ROWS, 1e-4),

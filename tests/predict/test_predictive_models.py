@@ -76,6 +76,9 @@ CASES = {  # model, algorithm, data, sizes or None, shape of a draw by sizes, sh
     ),
     "lda": (lambda: vi.models.lda(2, 5), vi.svi, COUNTS, [9, 4], (2, 5), (8, 5)),
     "hdp": (lambda: vi.models.hdp(2, 5), vi.svi, COUNTS, [9, 4], (2, 5), (8, 5)),
+    "hdp_hmm": (
+        lambda: vi.models.hdp_hmm(vi.models.emission.full_gaussian(2, 2)), vi.cavi, SEQUENCES, None, (2, 5, 2), (2, 5, 2)
+    ),
     "ctm": (lambda: vi.models.ctm(2, 5), vi.svi, COUNTS, [9, 4], (2, 5), (8, 5)),
     "simple_mixture": (lambda: vi.models.simple_mixture(2, 5), vi.cavi, COUNTS, [9, 4], (2, 5), (8, 5)),
     "plsa": (lambda: vi.models.plsa(2, 8, 5), vi.map, ENTRIES, [3] * 8, (8, 5), (8, 5)),

@@ -18,8 +18,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import tree
 from vijax.contract.batch import Documents, Minibatch
 from vijax.families import Product
-from vijax.growing.laps import _climb
-from vijax.growing.slots import STICKS, Axes, counts_of
+from vijax.growing.laps import climb, counted
+from vijax.growing.slots import STICKS, Axes
 from vijax.inference.compose import Algorithm
 from vijax.models.documents.hdp import LEAST, Shared, added
 from vijax.xla.compiler import kept, step_jit
@@ -65,9 +65,11 @@ def divided(
       The posterior of the small model, and the size of each of its topics.
     """
     shares = kept(alg.step, "shares", lambda step: step_jit(functools.partial(_shares, step)))(q, batches)
-    make = lambda step: step_jit(functools.partial(_divided, step, small.init), static_argnums=0)
+    make = lambda step: step_jit(functools.partial(_words_of_topic, step, small.init))
     words = q[TOPICS].expected_stats().log
-    return kept(small.step, "divided words", make)(axes, words, shares, batches, key, slot, alone, most)
+    start, batch = kept(small.step, "words of a topic", make)(words, shares, batches, key, slot, alone)
+    found = climb(small, start, batch, key, -jnp.inf, most).posterior
+    return found, counted(axes, found, small.spec.model.prior(tree.as_arrays(small.spec.model.hyper)))
 
 
 def merge_terms(alg: Algorithm, q: Product, batches: Minibatch) -> Float[Array, "K K"]:
@@ -98,18 +100,17 @@ def _shares(step_of: weakref.ref, q: Product, batches: Minibatch) -> Any:
     return jax.lax.map(of, batches)
 
 
-def _divided(
+def _words_of_topic(
     step_of: weakref.ref,
     init: Any,
-    axes: Axes,
     words: Float[Array, "K V"],
     shares: Any,
     batches: Minibatch,
     key: PRNGKeyArray,
     slot: Any,
     alone: Any,
-    most: Any,
-) -> tuple[Product, Array]:
+) -> tuple[Product, Minibatch]:
+    """The start of the small model, and its data as one batch."""
     step: Any = step_of()
     model = step.spec.model
     table = jnp.exp(words - jnp.max(words, 0)).T
@@ -131,9 +132,7 @@ def _divided(
     start = jax.lax.cond(
         alone, lambda: _of_one(init(key, batch).posterior, model, key, batch), lambda: init(key, batch).posterior
     )
-    found = _climb(step_of, start, jax.tree.map(lambda x: x[None], batch), key, -jnp.inf, most, False)
-    prior = model.prior(tree.as_arrays(model.hyper))
-    return found.posterior, counts_of(axes, found.posterior, prior)
+    return start, jax.tree.map(lambda x: x[None], batch)
 
 
 def _of_one(q: Product, model: Any, key: PRNGKeyArray, batch: Minibatch) -> Product:

@@ -314,6 +314,7 @@ class _Growth:
         free = np.setdiff1d(np.arange(self.num_slots), self.used)
         places = jnp.asarray(np.append(slot, free[: pieces - 1]))
         q, gain = relabelled(self.alg, self.q, self.batches, key, slot, places)
+        q = self._with_sticks(q, slot, places)
         sizes = np.asarray(laps.counted(self.axes, q, self.prior), float)
         if np.sum(sizes[np.asarray(places)] >= HELD) < 2:
             return None
@@ -323,6 +324,14 @@ class _Growth:
         order = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
         q = laps.changed(self.axes, q, self.prior, jnp.asarray(_permuted(order)), self.prior)
         return order if self._try("birth", [slot], q) else None
+
+    def _with_sticks(self, q: Product, slot: int, places: Array) -> Product:
+        """Paths imply no sticks: each piece of a state has those of the state."""
+        if STICKS not in self.q:
+            return q
+        change = jnp.eye(self.num_slots).at[places].set(0.0).at[places, slot].set(1.0)
+        ours = laps.changed(self.axes, self.q, self.prior, change, self.prior)
+        return Product({**q, STICKS: ours[STICKS]})
 
     def _try(self, move: str, components: Any, q: Product) -> bool:
         """Takes a candidate that is better than the present fit after equally many laps; true where it did."""

@@ -75,18 +75,21 @@ def joined(axes: Axes, a: Product, b: Product, prior: Product) -> Product:
 
 def counts_of(axes: Axes, q: Product, prior: Product) -> Float[Array, " K"]:
     """The number of observations in each slot: by sticks or weights; of a chain by the transitions into it and the
-    starts in it; else by the words of a topic."""
+    starts in it, where its sticks, if it has any, say that it is in use; else by the words of a topic."""
     num_slots = slots_in(axes, q)
-    if STICKS in q:
-        return _counts_of_sticks(q[STICKS], prior[STICKS])[:num_slots]
+    by_sticks = _counts_of_sticks(q[STICKS], prior[STICKS])[:num_slots] if STICKS in q else None
     known = {name: where[0] for name, where in axes if isinstance(q[name], Dirichlet) and where[0]}
+    is_chain = any(len(along) > 1 for along in known.values())
+    if by_sticks is not None and not is_chain:
+        return by_sticks
     messages = {name: tree.parameters(tree.subtract(q[name], prior[name]))[0] for name in known}
     last = {name: along for name, along in known.items() if along[-1] == messages[name].ndim - 1}
     sums = []
     for name, along in (last or known).items():
         message = messages[name]
         sums.append(jnp.sum(message, [i for i in range(message.ndim) if i != along[-1]]))
-    return sum(sums, jnp.zeros(num_slots, sums[0].dtype))
+    total = sum(sums, jnp.zeros(num_slots, sums[0].dtype))
+    return total if by_sticks is None else jnp.where(by_sticks < 0.5, jnp.minimum(by_sticks, total), total)
 
 
 def scored(q: Product, prior: Product) -> Float[Array, ""]:

@@ -50,7 +50,8 @@ def _relabelled(
     step: Any = step_of()
     spec = step.spec
     model, hyper = spec.model, tree.as_arrays(spec.model.hyper)
-    prior = model.prior(hyper)
+    energy = energy_of(model)
+    prior = energy.prior(hyper)  # of what paths say something of: no sticks
     flat = lambda x: x.reshape(-1, *x.shape[2:])
     batch = Minibatch(jax.tree.map(flat, batches.data), None, flat(batches.weights))
     ((name, chain),) = model.local_elbo(hyper, spec.point(q), batch, key, spec.estep).local.items()
@@ -59,7 +60,7 @@ def _relabelled(
     y = jax.tree.leaves(batch.data)[0]
     points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
     labels = nearest_labels(key, points, inside.ravel().astype(points.dtype), len(places), ROUNDS).reshape(path.shape)
-    context = Context(energy_of(model), hyper, prior, batch)
+    context = Context(energy, hyper, prior, batch)
     of_path = lambda path: context.implied_by({name: jax.vmap(lambda q, z: q.stats(z))(chain, path)})
     before, after = of_path(path), of_path(jnp.where(inside, places[labels], path))
     return after, scored(after, prior) - scored(before, prior)

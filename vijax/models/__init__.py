@@ -30,6 +30,7 @@ from vijax.models.regressions.predictors import Predictors
 from vijax.models.regressions.regression import ard_regression
 from vijax.models.series.arhmm import arhmm
 from vijax.models.series.factorial_hmm import factorial_hmm
+from vijax.models.series.hdp_hmm import hdp_hmm
 from vijax.models.series.hmm import hmm
 from vijax.models.series.recurrent_slds import after_slds, recurrent_slds
 from vijax.models.series.sequences import pad
@@ -56,6 +57,7 @@ __all__ = [
     "gp",
     "group_rows",
     "hdp",
+    "hdp_hmm",
     "hierarchical_linear_regression",
     "hierarchical_probit_regression",
     "hmm",

@@ -103,6 +103,18 @@ LISTING = sequence_model(
 )
 
 
+# --- learnt weights at the top ---------------------------------------------------------------------------------------
+HdpSettings = model_section(
+    models.hdp_hmm,
+    "sticky hidden Markov model of a hierarchical Dirichlet process",
+    num_states=setting(10, "K, how many states may be used", whole(2)),
+    emission=section(EmissionConfig),
+)
+HDP = sequence_model(
+    HdpSettings, describe, score, build=build, transform=transform, predicts="state", drawing=SEQUENCES
+)
+
+
 # --- several chains --------------------------------------------------------------------------------------------------
 FactorialSettings = model_section(
     models.factorial_hmm, "hidden Markov model of several chains", width="dim", num_chains=2, num_states=2

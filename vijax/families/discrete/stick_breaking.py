@@ -20,6 +20,9 @@ from vijax.families.construction import on_host
 from vijax.families.point import Point
 from vijax.families.scalar.beta import Beta, BetaStats
 
+TABLES = 10.0
+"""Tables of each component at the start, which make the weights nearly even."""
+
 
 def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
     """log pi_1, ..., log pi_{T+1} from the statistics of T sticks; the last is the rest of the stick, sum_{j<=T} log(1
@@ -71,6 +74,16 @@ def mean_weights(sticks: Any) -> Float[Array, "*batch T1"]:
         return jnp.exp(log_weights(sticks.expected_stats()))
     total = sticks.alpha + sticks.beta
     return jnp.exp(log_weights(BetaStats(jnp.log(sticks.alpha / total), jnp.log(sticks.beta / total))))
+
+
+def nearly_even(prior: Beta, num_weights: int) -> Beta:
+    """A start: sticks whose first weights, so many, are nearly even, as if each had served `TABLES` times.
+
+    >>> print(mean_weights(nearly_even(dirichlet_process(1.0, 2), 3)).round(2))
+    [0.34 0.34 0.31]
+    """
+    after = num_weights - 1 - jnp.arange(prior.alpha.shape[-1], dtype=prior.alpha.dtype)
+    return Beta(prior.alpha + TABLES, prior.beta + TABLES * after)
 
 
 def dirichlet_process(concentration: Any, num_sticks: int) -> Beta:

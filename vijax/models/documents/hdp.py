@@ -54,7 +54,7 @@ from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, wo
 from vijax.contract.estep import iterate_by_document
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
-from vijax.families import Beta, Dirichlet, Product
+from vijax.families import Dirichlet, Product
 from vijax.families.discrete import stick_breaking
 from vijax.families.numeric.special import digamma, legendre_gap, log_gamma
 from vijax.inference import estep as esteps
@@ -67,8 +67,6 @@ from vijax.xla.gather import sum_over_rows
 
 LEAST = 1e-20
 """Concentrations of documents' topics below this are taken to be this where they are no logarithms."""
-TABLES = 10.0
-"""Tables of each topic at the start, which make the weights at the top nearly even."""
 
 
 @by_value
@@ -134,8 +132,7 @@ def hdp(
 def _start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
     """Topics near uniform, weights at the top nearly even."""
     sticks: Any = prior["sticks"]
-    after = TABLES * jnp.arange(sticks.alpha.size - 1, -1, -1, sticks.alpha.dtype)
-    even = Beta(sticks.alpha + TABLES, sticks.beta + after)
+    even = stick_breaking.nearly_even(sticks, sticks.alpha.size)
     return prior.replace({"sticks": even, **near_uniform(hyper, key, prior, batch)})
 
 
