@@ -17,6 +17,7 @@ KEY = jax.random.key
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(8, 2)).astype(np.float32)
 COUNTS = RNG.poisson(2.0, size=(8, 5)).astype(np.float32) + np.eye(8, 5, dtype=np.float32)
+GAUSSIANS = vi.models.emission.full_gaussian(2, 2)
 SEQUENCES = vi.models.pad([ROWS[:5], ROWS[5:]])
 GROUPS = vi.models.group_rows(ROWS, np.sign(ROWS[:, 0]), np.arange(8) % 3)
 ENTRIES = vi.models.plsa_entries(COUNTS)
@@ -76,9 +77,7 @@ CASES = {  # model, algorithm, data, sizes or None, shape of a draw by sizes, sh
     ),
     "lda": (lambda: vi.models.lda(2, 5), vi.svi, COUNTS, [9, 4], (2, 5), (8, 5)),
     "hdp": (lambda: vi.models.hdp(2, 5), vi.svi, COUNTS, [9, 4], (2, 5), (8, 5)),
-    "hdp_hmm": (
-        lambda: vi.models.hdp_hmm(vi.models.emission.full_gaussian(2, 2)), vi.cavi, SEQUENCES, None, (2, 5, 2), (2, 5, 2)
-    ),
+    "hdp_hmm": (lambda: vi.models.hdp_hmm(GAUSSIANS), vi.cavi, SEQUENCES, None, (2, 5, 2), (2, 5, 2)),
     "ctm": (lambda: vi.models.ctm(2, 5), vi.svi, COUNTS, [9, 4], (2, 5), (8, 5)),
     "simple_mixture": (lambda: vi.models.simple_mixture(2, 5), vi.cavi, COUNTS, [9, 4], (2, 5), (8, 5)),
     "plsa": (lambda: vi.models.plsa(2, 8, 5), vi.map, ENTRIES, [3] * 8, (8, 5), (8, 5)),
