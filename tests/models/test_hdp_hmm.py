@@ -1,4 +1,4 @@
-"""Sticky hidden Markov models with learnt weights: the bound against quadrature and enumeration of paths, in float64."""
+"""Sticky hidden Markov models, weights learnt: the bound against quadrature and enumeration of paths, in float64."""
 
 import itertools
 

@@ -16,8 +16,8 @@ At u = log beta_l its terms are evaluated at E u, as in `vijax.models.hdp`. For 
 
 y = alpha beta, x = y + c, and G falls in t, so that the slope rises in y. There Jensen's inequality gives a lower
 bound. For 0 < n < 1 we have f = log x - log(x + n) + g, g = log Gamma(1 + x + n) - log Gamma(1 + x) convex in u,
-and the second derivative of the rest is above -1/4. So the evidence is at least the number that is reported less an eighth of
-the sum of Var log beta_l over such pairs: transitions that were used less than once. No transitions, no loss.
+and the second derivative of the rest is above -1/4. So the evidence is at least the number that is reported less an
+eighth of the sum of Var log beta_l over such pairs: transitions that were used less than once. No transitions, no loss.
 
 In the engine the rows have a Dirichlet of their own, of concentrations c. As sum_l x_kl = A, for any s
 
