@@ -13,7 +13,7 @@ import vijax as vi
 from vijax.families.discrete.stick_breaking import mean_weights
 from vijax.families.scalar.beta import BetaStats
 from vijax.models.emission import unit_gaussian
-from vijax.models.series.hdp_hmm import FLOOR, _of_rows, hdp_hmm, total_of
+from vijax.models.series.hdp_hmm import FLOOR, _of_row, _of_rows, hdp_hmm, total_of
 from vijax.xla.precision import enable_x64
 
 ALPHA, GAMMA, STICKINESS = 1.3, 0.8, 2.0
@@ -116,6 +116,22 @@ def test_totals_are_those_of_the_dirichlet() -> None:
         for c in ([0.001, 0.3, 40.0], [1e-3] * 4, [5.0, 7000.0], [2e5, 3e5, 0.4]):
             log = digamma(np.array(c)) - digamma(sum(c))
             np.testing.assert_allclose(total_of(jnp.asarray(log)), sum(c), rtol=1e-6)
+
+
+def test_rows_that_are_drawn_have_their_log_density_and_its_slope() -> None:
+    """Of a draw or a point there is no Dirichlet; the slope is by differences of SciPy's density at other totals."""
+    with enable_x64(True):
+        x, pi = np.array([0.4, 1.5, 2.2]), np.array([0.03, 0.3, 0.67])
+        value = lambda x: _of_row(jnp.asarray(4.1 - 3 * FLOOR), x, jnp.log(pi), jnp.ones(3))
+        found, slope = jax.value_and_grad(value)(jnp.asarray(x))
+        assert found == pytest.approx(laws.dirichlet.logpdf(pi, x) - gammaln(3), rel=1e-10)
+        moved = x[:, None] + 1e-6 * np.eye(3)
+        differences = [
+            (laws.dirichlet.logpdf(pi, up) - laws.dirichlet.logpdf(pi, down)) / 2e-6
+            for up, down in zip(moved.T, (x[:, None] - 1e-6 * np.eye(3)).T, strict=True)
+        ]
+        np.testing.assert_allclose(slope, differences, rtol=1e-7)
+    assert np.isinf(total_of(jnp.log(jnp.asarray(pi, jnp.float32))))
 
 
 def test_the_slope_in_sticks_is_the_number_of_tables() -> None:

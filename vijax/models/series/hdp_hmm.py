@@ -24,7 +24,8 @@ In the engine the rows have a Dirichlet of their own, of concentrations c. As su
     E log p(pi_k | v) = log Gamma(A) - A s + sum_l E[x_kl (l_kl + s) - log Gamma(x_kl)] - sum_l l_kl,  l = E log pi_k.
 
 At s = psi(C), C = sum_l c_l, and c = x + n, this and the entropy of the row are the above; at other c they are below
-it, as the best c is that. The slope in u is the number of tables y (psi(c) - psi(x)), which is the message to v.
+it, as the best c is that. The slope in u is the number of tables y (psi(c) - psi(x)), which is the message to v. Where
+rows are drawn or are points, s = psi(A) gives log p(pi_k | v) and its slope.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ from vijax.xla.by_value import by_value
 
 FLOOR = 1e-3
 """Concentration that every transition has in any case: below it float32 has no digits for rows of states not in use."""
-TOTALS = -7.0, 21.0
-"""Logarithms between which the total concentration of a row is looked for."""
+TOTALS = -7.0, {4: 13.8, 8: 25.0}
+"""Logarithms between which the total concentration of a row is looked for; the last one by bytes of a number, whose
+digits tell larger totals from none."""
 
 
 @by_value
@@ -78,7 +80,7 @@ def hdp_hmm(
       A `Model` with globals `sticks`, a Beta of shape (K - 1,), `initial`, `transition` and `components`, and
       hyperparameters `alpha`, `gamma` and `stickiness`. `vijax.families.discrete.stick_breaking.mean_weights(sticks)`
       are the weights of the states. Data and questions are those of `vijax.models.hmm`; `vijax.grow` finds how many
-      states are in use.
+      states are in use. `vijax.map` finds no weights: modes of rows of such small concentrations are at zero.
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
@@ -96,11 +98,13 @@ def hdp_hmm(
     size = emission.num_components
     require(size > 1, "emission", "at least two components", size)
     rows = hmm(emission, FLOOR, FLOOR, float(stickiness), init)
-    reference = {name: np.asarray(rows.prior({})[name].concentration) for name in ("initial", "transition")}
+    of_rows: Any = rows.prior({})
+    reference = {name: np.asarray(of_rows[name].concentration) for name in ("initial", "transition")}
 
     def start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         others = Product({name: q for name, q in prior.items() if name != "sticks"})
-        even = stick_breaking.nearly_even(prior["sticks"], size)
+        given: Any = prior["sticks"]
+        even = stick_breaking.nearly_even(given, size)
         return Product({**rows.init(hyper, key, others, batch), "sticks": even})
 
     sticks = lambda hyper: stick_breaking.dirichlet_process(hyper["gamma"], size - 1)
@@ -131,8 +135,9 @@ def _of_row(
     total: Float[Array, ""], x: Float[Array, " K"], log: Float[Array, " K"], old: Float[Array, " K"]
 ) -> Float[Array, ""]:
     """The bound of E log p(pi_k | v), over the density Dirichlet(old)."""
-    shift = jax.lax.stop_gradient(digamma(total_of(log)))
     total = total + FLOOR * x.size
+    of_q = total_of(log)
+    shift = jax.lax.stop_gradient(digamma(jnp.where(jnp.isinf(of_q), total, of_q)))
     new = log_gamma(total) - total * shift + jnp.sum(x * (log + shift) - log_gamma(x))
     return new - jnp.vdot(old, log) + jnp.sum(log_gamma(old)) - log_gamma(jnp.sum(old))
 
@@ -141,21 +146,25 @@ def total_of(log: Float[Array, " K"]) -> Float[Array, ""]:
     """The sum of the concentrations of a Dirichlet, from its E log pi.
 
     At a sum C the concentrations are psi^-1(log + psi(C)), and their sum rises more slowly than C: bisection. Where no
-    Dirichlet has these, as at one pi, the largest sum in the range.
+    Dirichlet has these, as at one pi, a draw or a point, it is infinite.
 
     >>> c = jnp.array([0.2, 3.0, 40.0])
-    >>> print(total_of(digamma(c) - digamma(43.2)).round(1))
-    43.2
+    >>> print(total_of(digamma(c) - digamma(43.2)).round(1), total_of(jnp.log(c / 43.2)))
+    43.2 inf
     """
+    first, last = TOTALS[0], TOTALS[1][log.dtype.itemsize]
+
+    def sum_less_total(at: Array) -> Array:
+        return jnp.sum(_inverse_digamma(log + digamma(jnp.exp(at)))) - jnp.exp(at)
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = (low + high) / 2
-        above = jnp.sum(_inverse_digamma(log + digamma(jnp.exp(middle)))) > jnp.exp(middle)
+        above = sum_less_total(middle) > 0
         return jnp.where(above, middle, low), jnp.where(above, high, middle)
 
-    ends = jax.lax.fori_loop(0, 40, halve, tuple(jnp.full((), end, log.dtype) for end in TOTALS))
-    return jnp.exp(ends[0])
+    ends = jax.lax.fori_loop(0, 40, halve, tuple(jnp.full((), end, log.dtype) for end in (first, last)))
+    return jnp.where(sum_less_total(jnp.asarray(last, log.dtype)) > 0, jnp.inf, jnp.exp(ends[0]))
 
 
 def _inverse_digamma(y: Float[Array, " K"]) -> Float[Array, " K"]:
