@@ -111,7 +111,7 @@ def test_a_step_is_the_one_by_chunks(monkeypatch, law, chunk):
         for docs, slots in ((5, 4), (3, 11)):
             counts = rng.poisson(1.5, (docs, slots))
             counts[1] = 0
-            words = jnp.asarray(rng.integers(40, size=(docs, slots)), jnp.int32)
+            words = jnp.asarray(rng.integers(40, size=(docs, slots)), jnp.int32 if chunk == 1 else jnp.int64)
             weights = jnp.asarray(1.0 * (np.arange(docs) % 3))
             documents.append(vi.Documents(words, jnp.asarray(1.0 * counts), weights, 60))
             site = jnp.tile(0.5 * jnp.eye(5), (docs, 1, 1))

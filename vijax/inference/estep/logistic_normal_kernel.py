@@ -64,7 +64,8 @@ def _by_kernel(
         stats = law(given, docs)
         dealt = {"first_chunk": first, "docs_per_chunk": chunks[1], "apart": int(stats.precision_times_mean.ndim > 1)}
         linear = jnp.broadcast_to(stats.precision_times_mean, start.mean.shape)
-        numbers = table, docs.words, docs.counts, docs.weights, linear, stats.precision, start.mean, start.site, words
+        ids = docs.words.astype(jnp.int32)
+        numbers = table, ids, docs.counts, docs.weights, linear, stats.precision, start.mean, start.site, words
         results = [*_like(start), *_like((docs.weights, stats.precision, table))]
         name = f"logistic_normal_step_{table.dtype}"
         *local, bound, second, gradient = native.call(
