@@ -79,8 +79,8 @@ def mean_weights(sticks: Any) -> Float[Array, "*batch T1"]:
 def nearly_even(prior: Beta, num_weights: int) -> Beta:
     """A start: sticks whose first weights, so many, are nearly even, as if each had served `TABLES` times.
 
-    >>> print(mean_weights(nearly_even(dirichlet_process(1.0, 2), 3)).round(2))
-    [0.34 0.34 0.31]
+    >>> print((100 * mean_weights(nearly_even(dirichlet_process(1.0, 2), 3))).round())
+    [34. 33. 33.]
     """
     after = num_weights - 1 - jnp.arange(prior.alpha.shape[-1], dtype=prior.alpha.dtype)
     return Beta(prior.alpha + TABLES, prior.beta + TABLES * after)
