@@ -206,6 +206,7 @@ def main() -> None:
 def draw(folder: Path) -> None:
     """One figure: held-out score against documents seen and against CPU seconds."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
     for file in sorted(folder.glob("*.json")):
@@ -213,6 +214,7 @@ def draw(folder: Path) -> None:
         for axis, name in zip(axes, ("documents", "cpu_seconds"), strict=True):
             x, y = ([point[what] for point in found["points"]] for what in (name, "score"))
             axis.semilogx(x, y, marker=".", label=f"{found['method']}, eta {found['eta']}")
+            axis.xaxis.set_minor_formatter(NullFormatter())
             axis.set_xlabel(name.replace("cpu_seconds", "CPU seconds").replace("documents", "documents seen"))
     axes[0].set_ylabel("held-out score, nats a word")
     axes[1].legend(fontsize=6)
