@@ -110,7 +110,7 @@ def test_full_batch_puts_results_back(corpus):
 @pytest.mark.parametrize("batch_size", [64, 499, 10_000])
 def test_document_batches_put_results_back(corpus, batch_size):
     tokens, rows, shapes = [], [], set()
-    for batch, which in document_batches(corpus, batch_size, num_buckets=6):
+    for batch, which in document_batches(corpus, batch_size):
         tokens += [documents.counts.sum(axis=1) for documents in batch.data]
         rows.append(which)
         shapes.add(str(jax.tree.map(np.shape, batch)))
@@ -213,3 +213,21 @@ def test_items_are_made_ahead():
     assert fourth.wait(timeout=300)  # on a busy machine the thread may have to wait for its turn
     assert len(made) == 4  # one in use, two waiting, one in the thread's hand
     stream.close()
+
+
+def test_documents_that_are_read_once_come_in_few_shapes(corpus):
+    """Whatever set of them is asked for: what is compiled for one serves the others."""
+    shapes = set()
+    for size in (*range(1, 40), 200, 210, 499, 500):
+        for batch, rows in document_batches(corpus[np.arange(size)], 1024):
+            (documents,) = batch.data
+            assert (documents.counts[rows == -1] == 0).all()
+            assert documents.counts.sum(1).max() <= documents.max_tokens
+            shapes.add((documents.words.shape, documents.max_tokens))
+    assert len(shapes) <= 12
+    assert {rows for (rows, _), _ in shapes} <= {8, 16, 32, 64, 256, (1 << 17) // 384}
+
+
+def test_very_long_documents_come_few_at_a_time():
+    long = Corpus.from_counts(np.ones((40, 20_000), int))
+    assert {batch.data[0].words.shape for batch, _ in document_batches(long, 1024)} == {(5, 24_576)}

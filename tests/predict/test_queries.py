@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.programs import compiled
 from vijax.contract.queries import QUESTIONS
 
 KEY = jax.random.key(0)
@@ -86,3 +87,12 @@ def test_no_file_asks_of_what_class_a_model_is():
     files = sorted(Path(vi.__file__).parent.rglob("*.py"))
     assert len(files) > 300
     assert not [path.name for path in files if asks.search(path.read_text(encoding="utf-8"))]
+
+
+def test_other_documents_of_about_these_lengths_compile_nothing():
+    fit = fitted(vi.models.lda(2, 4), [[1, 2, 0, 3], [0, 1, 4, 0]])
+    one = fit.transform([[1, 2, 0, 3]], key=KEY)
+    count = compiled()
+    more = fit.transform([[0, 1, 0, 1], [1, 2, 0, 3], [5, 0, 2, 0]], key=KEY)
+    assert compiled() == count
+    np.testing.assert_allclose(more[1], one[0], rtol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Int
@@ -11,7 +12,7 @@ MAX_CANDIDATES = 512  # lengths tried as edges; more make no visible difference 
 WORTH = 0.98  # a further bucket is a further compiled shape: it must save 2 % of the padded size
 MOST = 6  # the most buckets, where their number is not given
 PRICE = 4096  # padded slots of a batch that a bucket must save: the cost of compiling it, over some 200 steps
-ONCE = 16 * PRICE  # padded slots that it must save where every document is read once
+ONCE = 64 * PRICE  # padded slots that it must save where every document is read once, and the bucket has a program
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,6 +42,33 @@ def length_buckets(
     which = np.searchsorted(edges, lengths)
     members = [np.flatnonzero(which == b) for b in range(len(edges))]
     return tuple(Bucket(m, max(int(lengths[m].max()), 1), max(int(tokens[m].max()), 1)) for m in members)
+
+
+def standard_buckets(lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, " docs"]) -> Iterator[Bucket]:
+    """The buckets of documents that are read once, short ones first. Their shapes are of a short list: other documents
+    of about these lengths come in shapes that are compiled already.
+
+    >>> [(b.rows.tolist(), b.slots, b.max_tokens) for b in standard_buckets(np.array([3, 70]), np.array([9, 300]))]
+    [([0, 1], 96, 384)]
+    """
+    sizes = standard_size(lengths)
+    slots = np.unique(sizes)
+    below = 0
+    for size, longer in zip(slots, [*slots[1:], np.inf], strict=True):
+        rows = np.flatnonzero((sizes > below) & (sizes <= size))
+        if (longer - sizes[rows]).sum() >= ONCE:  # else they go with the longer ones
+            below, most = size, int(np.ceil(tokens[rows].max()))
+            yield Bucket(rows, int(size), int(size) * int(standard_size(-(-most // size), least=1)))
+
+
+def standard_size(size: Int[np.ndarray, " sizes"] | int, least: int = 8) -> Int[np.ndarray, " sizes"]:
+    """The least size of the list that is not smaller: the powers of two, and from 64 on two in each of them.
+
+    >>> standard_size(np.array([1, 9, 64, 65, 100, 129])).tolist()
+    [8, 16, 64, 96, 128, 192]
+    """
+    power = np.exp2(np.ceil(np.log2(np.maximum(size, least)))).astype(np.int64)  # exact up to 2^53
+    return np.where((power > 64) & (size <= power // 4 * 3), power // 4 * 3, power)
 
 
 def bucket_edges(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from vijax.data.buckets import ONCE, Bucket, length_buckets
+from vijax.data.buckets import Bucket, length_buckets, standard_buckets, standard_size
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.csr import Bags
 from vijax.data.reading.checks import fail
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 PADDING = -1  # the "row" of a padding document
+MOST_SLOTS = 1 << 17  # padded slots of a batch that is read once: with 100 topics 50 MB, where they stand by slot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,21 +165,21 @@ def full_batch(corpus: Corpus, num_buckets: int | None = None) -> tuple[Minibatc
     return _minibatch(corpus, buckets, hands), np.concatenate(hands)
 
 
-def document_batches(
-    corpus: Corpus, batch_size: int, num_buckets: int | None = None
-) -> Iterator[tuple[Minibatch, Int[np.ndarray, " rows"]]]:
-    """Batches of fixed shapes with every document once, each with the document of each of its rows (-1: padding).
+def document_batches(corpus: Corpus, batch_size: int) -> Iterator[tuple[Minibatch, Int[np.ndarray, " rows"]]]:
+    """Batches with every document once, each with the document of each of its rows (-1: padding).
 
-    For scores and transforms of a corpus too large for `full_batch`; put results back by `in_order`.
+    For scores and transforms, one call after the other: each batch is of one length bucket, in one of few shapes, so
+    that few are compiled in all. It has at most `batch_size` documents, fewer where they are very long. Put results
+    back by `in_order`.
     """
-    size = min(batch_size, corpus.num_documents)
-    _check_arguments(corpus, size, 0, 0, num_buckets)
-    per_epoch = -(-corpus.num_documents // size)
-    buckets = length_buckets(corpus.lengths, corpus.tokens, num_buckets, per_epoch, ONCE / per_epoch)
-    hands = _dealt([bucket.rows for bucket in buckets], np.arange(per_epoch))
-    for place in range(per_epoch):
-        rows = [hand[place] for hand in hands]
-        yield _minibatch(corpus, buckets, rows), np.concatenate(rows)
+    _check_arguments(corpus, min(batch_size, corpus.num_documents), 0, 0, None)
+    for bucket in standard_buckets(np.asarray(corpus.lengths), np.asarray(corpus.tokens)):
+        most = max(1, MOST_SLOTS // bucket.slots)
+        size = min(batch_size, most, int(standard_size(len(bucket.rows))))
+        for first in range(0, len(bucket.rows), size):
+            rows = bucket.rows[first : first + size]
+            rows = np.pad(rows, (0, size - len(rows)), constant_values=PADDING)
+            yield _minibatch(corpus, (bucket,), [rows]), rows
 
 
 def in_order(results: Float[np.ndarray, "rows ..."], rows: Int[np.ndarray, " rows"]) -> Float[np.ndarray, "docs ..."]:

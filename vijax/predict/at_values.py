@@ -83,10 +83,9 @@ class At:
             return data._replace(data=taken(self.model, data.data), num_groups=None), None
         batched = isinstance(data, tuple) and all(isinstance(x, Documents) for x in data)
         if self.model.form.documents is not None and not batched:
-            from vijax.data import document_batches, read
+            from vijax.data import full_batch, read
 
-            corpus = read(data)
-            ((batch, rows),) = document_batches(corpus, corpus.num_documents)
+            batch, rows = full_batch(read(data))
             return batch._replace(num_groups=None), rows
         if self.model.form.check is not None and not _traced(data):
             self.model.form.check(data)

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_non_negative, validate_data
 from vijax.arguments import NotNegative, Positive, Size, inside
 from vijax.contract.batch import Minibatch
 from vijax.data.buckets import Bucket, length_buckets
-from vijax.data.minibatch import PADDING, Minibatches, in_order
+from vijax.data.minibatch import PADDING, Minibatches, document_batches, in_order
 from vijax.fitting.fit import fit
 from vijax.fitting.loader import padded_size
 from vijax.inference.compose import Algorithm
@@ -109,12 +109,6 @@ class BagLoader:
             epoch, place = divmod(step, self.steps_per_epoch)
             yield self._batch([hand[place] for hand in self._deal(epoch if self.reshuffled else 0)])
 
-    def in_turn(self) -> Iterator[tuple[Minibatch, np.ndarray]]:
-        """Every document once, each batch with the document of each of its rows (-1: padding)."""
-        for place in range(self.steps_per_epoch):
-            hands = [_padded(hand[place]) for hand in self._deal(0)]
-            yield self._batch(hands), np.concatenate(hands)
-
     def _batch(self, hands: list[np.ndarray]) -> Minibatch:
         batch = self.stream.gather([_padded(hand) for hand in hands])
         return batch._replace(num_groups=np.float32(self.num_groups))  # type: ignore[arg-type]
@@ -157,9 +151,9 @@ class OfBags(Transformer):
         """The results of `read` for each document, in their order."""
         spec, state = self.fit_.alg.spec, cast(self.fit_.state, X)
         posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
-        size = -(-X.shape[0] // AT_A_TIME)
         results, rows = [], []
-        for batch, order in BagLoader.of(X, -(-X.shape[0] // size), covariates=covariates).in_turn():
+        bags: Any = Bags.of(X, covariates)
+        for batch, order in document_batches(bags, AT_A_TIME):
             found = inferred(read, spec, state.hyper, posterior, batch, jax.random.key(0), X.size)
             results.append(np.concatenate([np.asarray(x) for x in found]))
             rows.append(order)
