@@ -69,6 +69,7 @@ def test_splines_keep_their_knots_in_new_rows():
         ("y ~ x", {"priors": {"z": ("normal", 0, 1)}}, r"one of \['Intercept', 'x', 'sigma'\]"),
         ("y ~ x", {"priors": {"x": ("half_normal", 1)}}, r"for 'x' \(normal, mean, sd\)"),
         ("y ~ x", {"weights": [1.0]}, "one for each of the 24 rows"),
+        ("y ~ x", {"weights": np.zeros(24)}, "a row of positive weight"),
         ("y ~ bs(x, df=4) + (1 | one)", {}, "numbers, padding included.*Groups are padded to the largest"),
     ],
 )
@@ -186,6 +187,65 @@ def test_the_density_is_that_of_the_named_unknowns():
     nu, scale = known["sigma"][1:]
     prior += np.log(2) + stats.t(nu, scale=scale).logpdf(named["sigma"]) - np.log(2)  # rho: 1 / 2 on (-1, 1)
     np.testing.assert_allclose(log_prior + log_lik, total + prior + jacobian, rtol=1e-9)
+
+
+TWICE = np.array([1, 2, 3] * 8)
+
+
+def numbers_of(form):
+    """All numbers of a form, one after the other, and all else."""
+    flat = jax.tree.leaves(dataclasses.astuple(form))
+    return [x for x in flat if isinstance(x, float)], [x for x in flat if not isinstance(x, float)]
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ("y ~ x * h + (x | g)", "gaussian"),
+        ("y ~ x + h + (1 | g) + (1 | one)", "t"),
+        ("label ~ x + h + offset(y) + (1 | g)", "bernoulli"),
+        ("count ~ x + offset(y) + (x || g)", "poisson"),
+        ("count ~ x + h", "cumulative"),
+        ("h ~ x + (x | g)", "categorical"),
+    ],
+)
+def test_a_row_of_weight_two_is_two_rows_in_priors_and_units_too(text, family):
+    repeated = {name: np.repeat(np.asarray(column), TWICE) for name, column in TABLE.items()}
+    one, two = vi.glmm(text, TABLE, family, weights=TWICE), vi.glmm(text, repeated, family)
+    (found, names), (right, others) = numbers_of(one.density_form), numbers_of(two.density_form)
+    assert names == others
+    np.testing.assert_allclose(found, right, rtol=1e-9, atol=1e-12)
+    alone, _ = numbers_of(vi.glmm(text, TABLE, family).density_form)
+    assert np.max(np.abs(np.array(found) - alone)) > 0.01
+    if family == "gaussian":  # its data are factors of squares
+        gram = lambda data: np.einsum("gnd,gne->gde", *2 * [np.concatenate([data["z0"], data["x"]], 2)])
+        np.testing.assert_allclose(gram(one.data), gram(two.data), rtol=1e-9, atol=1e-9)
+        assert one.data["count"].sum() == two.data["count"].sum() == TWICE.sum()
+    else:
+        assert one.data["weight"].sum() == two.data["weight"].sum() == TWICE.sum()
+
+
+@pytest.mark.parametrize("family", ["gaussian", "t"])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"y": 3 * TABLE["x"] - 5},
+        {"y": np.ones(24)},
+        {"y": TABLE["x"], "x": TABLE["x"] + 1e3},
+    ],
+    ids=["line", "constant", "far"],
+)
+def test_columns_that_give_the_response_exactly_leave_sigma_no_posterior(family, columns):
+    with pytest.raises(ValueError, match="table: expected a response that columns do not give exactly, got y, which"):
+        vi.glmm("y ~ x", TABLE | columns, family)
+    vi.glmm("y ~ x", TABLE | columns | {"y": columns["y"] + 1e-6 * TABLE["y"]}, family)
+
+
+def test_as_many_columns_as_rows_have_a_posterior_and_so_have_columns_that_depend_on_each_other():
+    """Priors of the coefficients hold them: the posterior of sigma is proper with as many rows as columns."""
+    assert vi.glmm("y ~ x", {"y": [1.0, 3.0], "x": [0.0, 2.0]}).names == ["Intercept", "x", "sigma"]
+    one = vi.glmm("y ~ x + z", {"y": [2.0], "x": [0.0], "z": [2.0]})  # its only response has no spread
+    assert np.isfinite(one.density_form.units.turn).all()
 
 
 def test_equal_regressions_are_equal():

@@ -18,7 +18,7 @@ from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.sklearn.mixtures import InPartsMixture, MixtureEstimator
 from vijax.sklearn.parts import covariances as kinds
 from vijax.sklearn.parts.base import estimator
-from vijax.sklearn.parts.rows import mean_and_spread
+from vijax.models.formulas.weighted import mean_and_spread
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 

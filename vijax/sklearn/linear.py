@@ -13,7 +13,7 @@ from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import estimator
 from vijax.sklearn.parts.predictor_estimators import PredictorClassifier, PredictorRegressor, PredictorSettings
 from vijax.sklearn.parts.predictor_fits import Observation, linear_model
-from vijax.sklearn.parts.rows import mean_and_spread
+from vijax.models.formulas.weighted import mean_and_spread
 
 OF_INTERCEPT = 10.0
 """The prior standard deviation of the intercept, in units of that of the coefficients."""

@@ -28,6 +28,7 @@ from vijax.models.formulas import crossed, integrals
 from vijax.models.formulas.formula import Design, at_level
 from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
 from vijax.models.formulas.priors import Prior, log_prob
+from vijax.models.formulas.weighted import mean_and_spread
 
 COEFFICIENTS, SDS, CORRELATIONS, AUX = "_orthogonal.", "_sds.", "_correlations.", "_others."
 """Names of the unknowns in units of size one; a column, a factor, a factor and the number of a block, or a parameter
@@ -299,13 +300,13 @@ def form_of(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.n
     """The density of a design."""
     x, labels = design.rows.x, design.coefficients
     p, levels = len(labels), design.against or (None,)
-    units = _units(design, law, priors)
+    units = _units(design, law, priors, weights)
     effects = tuple(
         Effects(
             factor.name,
             factor.labels * len(levels),
             factor.blocks * len(levels),
-            tuple(_sizes(z)) * len(levels),
+            tuple(_sizes(z, weights)) * len(levels),
             len(factor.levels),
             tuple(level for level in levels for _ in factor.labels),
         )
@@ -315,36 +316,37 @@ def form_of(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.n
     constant = p * size + float(np.linalg.slogdet(np.array(units.turn).reshape(p, p))[1])
     constant += sum(size - math.log(x) for own in effects for x in own.sizes) + size * ("sigma" in law.aux)
     constant -= size * float(weights.sum())
-    centre = tuple(x.mean(0).tolist())
+    centre = tuple(mean_and_spread(x, weights)[0].tolist())
     cutpoints = len(design.levels) - 1 if law.ordered else 0
     kept = tuple(priors.items()), constant, nodes, cutpoints, len(levels)
     return Form(law.name, labels, centre, units, effects, *kept)
 
 
-def _sizes(z: np.ndarray) -> list[float]:
-    return [float(np.sqrt(np.mean(column**2))) or 1.0 for column in z.T]
+def _sizes(z: np.ndarray, weights: np.ndarray) -> list[float]:
+    return [float(np.sqrt(mean_and_spread(column**2, weights)[0])) or 1.0 for column in z.T]
 
 
-def _units(design: Design, law: Law, priors: Mapping[str, Prior]) -> Units:
+def _units(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.ndarray) -> Units:
     """Units of the coefficients: by least squares, with a little of the prior against columns that depend on others."""
-    x, offset = design.rows.x - law.ordered * design.rows.x.mean(0), design.rows.offset
-    copies = len(design.against) or 1
+    x, offset = design.rows.x - law.ordered * mean_and_spread(design.rows.x, weights)[0], design.rows.offset
+    copies, rows, spread = len(design.against) or 1, weights.sum(), float(mean_and_spread(design.y, weights)[1]) or 1.0
     spreads = np.array([priors[label][-1] for label in design.coefficients[::copies]])
-    little = 1e-6 * len(x) * (np.var(design.y) if law.of_location else 1.0)
-    known = x.T @ x + np.diag(little / spreads**2) if len(spreads) else x.T @ x
+    little, known = 1e-6 * rows * (spread**2 if law.of_location else 1.0), x.T @ (weights[:, None] * x)
+    known = known + np.diag(little / spreads**2) if len(spreads) else known
     if law.of_location:
         wanted = design.y - offset
     elif law.ordered:
         wanted = np.zeros(len(x))
     else:
-        level = law.linked(design.y, design.trials * (np.exp(offset) if law.link == "log" else 1.0))
-        level = level - (offset.mean() if law.link != "log" else 0.0)
+        level = law.linked(design.y, design.trials * (np.exp(offset) if law.link == "log" else 1.0), weights)
+        level = level - (mean_and_spread(offset, weights)[0] if law.link != "log" else 0.0)
         wanted = np.broadcast_to(level, (len(x), *np.shape(level)))
-    location = np.linalg.solve(known, x.T @ wanted) if len(spreads) else np.zeros((0, *wanted.shape[1:]))
-    size = float(np.std(wanted - x @ location)) if law.of_location else 1.0
-    turn = np.linalg.inv(np.linalg.cholesky(known / len(x))).T if len(spreads) else np.zeros((0, 0))
+    weighted = (x * weights[:, None]).T @ wanted
+    location = np.linalg.solve(known, weighted) if len(spreads) else np.zeros((0, *wanted.shape[1:]))
+    size = float(mean_and_spread(wanted - x @ location, weights)[1]) if law.of_location else 1.0
+    turn = np.linalg.inv(np.linalg.cholesky(known / rows)).T if len(spreads) else np.zeros((0, 0))
     shift = np.linalg.solve(turn, location) * (not law.of_location)
-    size = size or float(np.std(design.y)) or 1.0
+    size = size or spread
     turn = np.asarray(np.kron(turn, np.eye(copies)), float)  # each column for each predictor
     flat = lambda part: tuple(part.ravel().tolist())
     return Units(flat(location), flat(shift), tuple(map(tuple, turn.tolist())), size)

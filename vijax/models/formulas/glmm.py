@@ -47,6 +47,8 @@ ENOUGH = {100: 3, 30: 5, 0: 11}
 """Nodes that are enough for groups of so many rows or more: all but a tenth of the groups have them."""
 MOST_NUMBERS = 2**29
 """Numbers of the rows of a table, with padding, at most."""
+EXACT, SOME = 1e-12, 200
+"""Errors of least squares that are rounding alone, in units of the response; some of the rows tell in most cases."""
 MOST_DENSE = 2000
 """Effects beside those of the largest factor, at most."""
 
@@ -314,7 +316,8 @@ def glmm(
       priors: priors in place of the weakly informative ones of Bambi's rule (`model.priors`), by name: {"x": ("normal",
         0, 1), "1|g_sigma": ("half_normal", 2), "corr|g": ("lkj", 2)}. The intercept has its prior at the means of all
         columns, and so have thresholds.
-      weights: a column, or an array: a row of weight 2 counts as two rows.
+      weights: a column, or an array: a row of weight 2 counts as two rows, in priors too. Knots of splines, and means
+        of `scale(x)`, are those of rows without weights.
       nodes: nodes a dimension of the quadrature over the effects of a group; None takes 11, 7 or 5 for one, two or
         three effects of one factor, down to 3 where groups have 100 rows, else 1, which is Laplace's approximation. Not
         used for "gaussian", whose integrals are exact.
@@ -345,11 +348,13 @@ def glmm(
     weights = _weights(weights, table, len(design.y))
     _check_size(design)
     several = len(design.factors) > 1
-    nodes = (1 if several else _nodes(design)) if nodes is None else nodes
+    nodes = (1 if several else _nodes(design, weights)) if nodes is None else nodes
     require_integers(nodes=nodes)
     require(nodes == 1 or not several, "nodes", "none where there are several grouping factors", nodes)
-    known = changed(weak(design, law), priors)
+    known = changed(weak(design, law, weights), priors)
     form = form_of(design, law, known, weights, nodes)
+    if law.of_location:
+        _check_errors(design, weights)
     made = density(
         form.variables(), log_prior=Of(form, "log_prior"), log_lik=Of(form, "log_lik"), derived=Of(form, "named")
     )
@@ -382,11 +387,30 @@ def _check(design: formulas.Design, law: Law) -> None:
     require(counted, "family", '"binomial" for successes among trials', repr(law.name))
 
 
-def _nodes(design: formulas.Design) -> int:
+def _check_errors(design: formulas.Design, weights: np.ndarray) -> None:
+    """Raises ValueError where the columns give the response exactly: the posterior of sigma then has no end at zero.
+    As many columns as rows leave it proper, by the priors of the coefficients."""
+    kept = weights > 0
+    x, y = design.rows.x[kept], (design.y - design.rows.offset)[kept]
+    if len(y) <= x.shape[1] or _left(x[:SOME], y[:SOME])[0] > EXACT:
+        return
+    left, rank = _left(x, y)
+    remedy = "No error is left, and sigma would be zero. Leave out the column that the response was made from."
+    got = f"{design.response}, which they give to {left:.0e} of its size"
+    require(left > EXACT or len(y) <= rank, "table", "a response that columns do not give exactly", got, remedy)
+
+
+def _left(x: np.ndarray, y: np.ndarray) -> tuple[float, int]:
+    """The largest error of least squares, in units of the largest response, and the rank of the columns."""
+    found, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+    return float(np.abs(y - x @ found).max() / (np.abs(y).max() or 1.0)), int(rank)
+
+
+def _nodes(design: formulas.Design, weights: np.ndarray) -> int:
     """Nodes a dimension for one factor: fewer where groups are large, for integrands are then nearly normal."""
     if not design.factors:
         return 1
-    rows = np.quantile(np.bincount(design.rows.groups[0]), 0.1)
+    rows = np.quantile(np.bincount(design.rows.groups[0], weights), 0.1)
     most = next(most for least, most in ENOUGH.items() if rows >= least)
     return min(NODES.get(_width(design, design.factors[0]), 1), most)
 
@@ -414,6 +438,7 @@ def _weights(weights: Any, table: Any, size: int) -> Float[np.ndarray, " N"]:
     found = np.asarray(weights, float)
     require(found.shape == (size,), "weights", f"one for each of the {size} rows", f"shape {found.shape}")
     require((found >= 0) & np.isfinite(found), "weights", "finite numbers that are not negative", found)
+    require(found.any(), "weights", "a row of positive weight", "only zeros")
     return found
 
 

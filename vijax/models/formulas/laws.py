@@ -71,13 +71,13 @@ class Law:
             return self.of_mean({name: np.asarray(x)[:, None] for name, x in aux.items()}, eta)
         return np.exp(eta) if self.link == "log" else expit(eta) if self.link == "logit" else eta
 
-    def linked(self, y: np.ndarray, trials: np.ndarray) -> float | np.ndarray:
-        """The predictor at which the mean is that of the data, a little inside its range."""
+    def linked(self, y: np.ndarray, trials: np.ndarray, weights: np.ndarray) -> float | np.ndarray:
+        """The predictor at which the mean is that of the weighted data, a little inside its range."""
         if self.named:
-            logs = np.log(np.bincount(y.astype(int)) + 0.5)
+            logs = np.log(np.bincount(y.astype(int), weights) + 0.5)
             return logs[1:] - logs[0]
-        mean = y.sum() / trials.sum()
-        inside = 0.5 / trials.sum()
+        total = weights @ trials
+        mean, inside = weights @ y / total, 0.5 / total
         if self.link == "log":
             return float(np.log(mean + inside))
         share = float(np.clip(mean, inside, 1 - inside))

@@ -4,7 +4,8 @@ The rule is that of Capretto et al. (2022), "Bambi: a simple interface for fitti
 section 3.1: with s the standard deviation of the response (1 where the link is not the identity), a coefficient of
 column x has N(0, (2.5 s / sd(x))^2), the intercept at the mean of all columns N(mean, ...), the standard deviation of a
 group effect a half-normal law of that scale. Cutpoints between ordered categories have N(t, 1) at the mean of all
-columns, t from -2 to 2 in equal steps, where they increase.
+columns, t from -2 to 2 in equal steps, where they increase. Means and standard deviations are of rows by their weights,
+so that a row of weight 2 is the same as two rows.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import stats
 from jax.scipy.special import gammaln
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from vijax.checks import require
 from vijax.models.formulas.formula import Design, at_level
 from vijax.models.formulas.laws import Law
+from vijax.models.formulas.weighted import mean_and_spread
 
 Prior = tuple[str, *tuple[float, ...]]
 """The name of a law and its numbers: ("normal", 0.0, 10.0)."""
@@ -77,19 +79,19 @@ def log_prob(prior: Prior, x: Any) -> Any:
     return KINDS[prior[0]].log_prob(x, *prior[1:])
 
 
-def weak(design: Design, law: Law) -> dict[str, Prior]:
-    """The priors by the rule, by name."""
+def weak(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str, Prior]:
+    """The priors by the rule, by name, of rows that count by their weights."""
     x, labels = design.rows.x, design.labels
-    unit = float(np.std(design.y)) or 1.0 if law.of_location else 1.0
-    slopes = {label: 2.5 * unit / _sd(x[:, i]) for i, label in enumerate(labels) if label != "Intercept"}
-    centre = float(np.mean(design.y)) if law.of_location else 0.0
-    means = dict(zip(labels, x.mean(0), strict=True))
+    centre, unit = _about(design.y, weights) if law.of_location else (0.0, 1.0)
+    columns = {label: _about(column, weights) for label, column in zip(labels, x.T, strict=True)}
+    slopes = {label: 2.5 * unit / sd for label, (_, sd) in columns.items() if label != "Intercept"}
+    means = {label: mean for label, (mean, _) in columns.items()}
     intercept = math.sqrt((2.5 * unit) ** 2 + sum((sd * means[label]) ** 2 for label, sd in slopes.items()))
     found: dict[str, Prior] = {}
     levels = design.against or (None,)
     for i, label in enumerate(labels):
         if law.link == "logit" and law.name != "beta":  # on a scale of probabilities the data say nothing of the unit
-            sd = 1.5 if label == "Intercept" else 1.0 if design.categorical[i] else 1 / _sd(x[:, i])
+            sd = 1.5 if label == "Intercept" else 1.0 if design.categorical[i] else 1 / columns[label][1]
         else:
             sd = intercept if label == "Intercept" else slopes[label]
         for level in levels:
@@ -97,7 +99,7 @@ def weak(design: Design, law: Law) -> dict[str, Prior]:
     for factor, z in zip(design.factors, design.rows.z, strict=True):
         for level in levels:
             for i, label in enumerate(factor.labels):
-                sd = intercept if label == "1" else 2.5 * unit / _sd(z[:, i])
+                sd = intercept if label == "1" else 2.5 * unit / _about(z[:, i], weights)[1]
                 found[at_level(f"{label}|{factor.name}_sigma", level)] = ("half_normal", sd)
         if max(factor.blocks) > 1:
             found[f"corr|{factor.name}"] = ("lkj", 1.0)
@@ -108,8 +110,10 @@ def weak(design: Design, law: Law) -> dict[str, Prior]:
     return found | {name: own[name] for name in law.aux}
 
 
-def _sd(x: np.ndarray) -> float:
-    return float(np.std(x)) or 1.0
+def _about(x: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """The mean and the standard deviation of a column, 1 of a constant one."""
+    mean, sd = mean_and_spread(x, weights)
+    return float(mean), float(sd) or 1.0
 
 
 def changed(usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | None) -> dict[str, Prior]:

@@ -18,7 +18,8 @@ from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of, size_with_padding
 from vijax.sklearn.parts.predictor_fits import OBSERVED
-from vijax.sklearn.parts.rows import Fitted, mean_and_spread, weighed
+from vijax.models.formulas.weighted import mean_and_spread
+from vijax.sklearn.parts.rows import Fitted, weighed
 from vijax.xla.precision import enable_x64
 
 

@@ -21,6 +21,7 @@ from vijax.fitting.result import Fit
 from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro
 from vijax.models.emission import Emission
+from vijax.models.formulas.weighted import mean_and_spread
 from vijax.sklearn.parts.base import LEAST, as_dense, estimator, key_of, size_with_padding
 from vijax.xla.by_value import by_value
 
@@ -60,14 +61,6 @@ def weighed(X: np.ndarray, sample_weight: Any, *more: np.ndarray) -> tuple[np.nd
     require(weights.any(), "sample_weight", "a row of positive weight", "only zeros")
     kept = weights > 0
     return X[kept], weights[kept], *(x[kept] for x in more)
-
-
-def mean_and_spread(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted means of columns, and their standard deviations."""
-    if np.all(weights == 1):
-        return x.mean(axis=0), x.std(axis=0)
-    mean = np.average(x, axis=0, weights=weights)
-    return mean, np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weights))
 
 
 def fit_rows(
