@@ -155,6 +155,18 @@ def test_a_step_mixes_natural_parameters_and_knows_its_nats(rho):
     assert not short.is_whole
 
 
+def test_a_step_keeps_directions_that_are_far_narrower_than_others():
+    """One of 1e-4 beside one of 1e5: their covariance is singular in float64."""
+    scale, curvature = np.array([[1.0, 0.0], [1e5, 1e-4]]), np.array([[2.0, 0.5], [0.5, 1.0]])
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(scale @ np.linalg.inv(curvature) @ scale.T)
+    found = gaussian.step(Gaussian(np.zeros(2), scale, 0.0), np.zeros(2), curvature, 100.0)
+    inside = np.linalg.solve(scale, found.to.scale)
+    np.testing.assert_allclose(inside @ inside.T, np.linalg.inv(curvature), rtol=1e-6)
+    assert found.is_whole
+    assert np.all(np.diagonal(found.to.scale) > 0)
+
+
 def test_fresh_draws_are_averaged_with_those_before():
     """After steps of 1/2, 1/3 and 1/4 the start is a quarter of q, and the target all of the rest."""
     target = Normal()

@@ -21,7 +21,8 @@ BEFORE = {
     "diagnose": MODEL + 'model = vi.density({"x": vi.free()}, log_prior=lambda v: -v["x"] ** 2, '
     'log_lik=lambda v, y: -0.5 * (y - v["x"]) ** 2)\ndata = rng.normal(size=50)',
     "float64": "",
-    "formulas": "from tests.models.mixed_tables import SLEEP as table\nformula = 'reaction ~ days + (1 | subject)'",
+    "formulas": "import pandas\nfrom tests.models.mixed_tables import SLEEP\ntable = pandas.DataFrame(SLEEP)\n"
+    "formula = 'reaction ~ days + (1 | subject)'",
     "grow": MODEL + "y = rng.normal(size=(60, 2)) + 9.0 * (np.arange(60) % 2)[:, None]",
     "own-data": MODEL
     + """

@@ -123,7 +123,7 @@ def test_quadrature_over_effects_is_the_integral_and_its_gradient():
 def test_priors_are_those_of_bambi():
     """Numbers that Bambi 0.17.2 prints for these formulas."""
     design = formula.read("reaction ~ days + (days | subject)", SLEEP)
-    known = priors.weak(design, LAWS["gaussian"])
+    known = priors.weak(design, LAWS["gaussian"], np.ones(len(design.y)))
     wanted = {
         "Intercept": ("normal", 298.5079, 261.0092),
         "days": ("normal", 0.0, 48.8915),

@@ -9,6 +9,7 @@ from vijax.sklearn.gaussian_mixture import BayesianGaussianMixture, GaussianMixt
 from vijax.sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor  # noqa: E402
 from vijax.sklearn.hidden_markov import HiddenMarkovModel  # noqa: E402
 from vijax.sklearn.linear import BayesianGLM, BayesianLogisticRegression  # noqa: E402
+from vijax.sklearn.mixed import MixedModelClassifier, MixedModelRegressor  # noqa: E402
 from vijax.sklearn.mixtures import PoissonMixture  # noqa: E402
 from vijax.sklearn.recommender import PoissonFactorization  # noqa: E402
 from vijax.sklearn.topics import CorrelatedTopicModel, LatentDirichletAllocation  # noqa: E402
@@ -25,6 +26,8 @@ __all__ = [
     "GaussianProcessRegressor",
     "HiddenMarkovModel",
     "LatentDirichletAllocation",
+    "MixedModelClassifier",
+    "MixedModelRegressor",
     "PoissonFactorization",
     "PoissonMixture",
 ]

@@ -14,11 +14,11 @@ from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
 from vijax.inference.update import kl
 from vijax.models.emission import Emission, blurred
+from vijax.models.formulas.weighted import mean_and_spread
 from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.sklearn.mixtures import InPartsMixture, MixtureEstimator
 from vijax.sklearn.parts import covariances as kinds
 from vijax.sklearn.parts.base import estimator
-from vijax.models.formulas.weighted import mean_and_spread
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from vijax.arguments import NotNegative, Positive
+from vijax.models.formulas.weighted import mean_and_spread
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import estimator
 from vijax.sklearn.parts.predictor_estimators import PredictorClassifier, PredictorRegressor, PredictorSettings
 from vijax.sklearn.parts.predictor_fits import Observation, linear_model
-from vijax.models.formulas.weighted import mean_and_spread
 
 OF_INTERCEPT = 10.0
 """The prior standard deviation of the intercept, in units of that of the coefficients."""

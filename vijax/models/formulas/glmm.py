@@ -225,7 +225,8 @@ class Glmm(Model):
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         low, high = np.quantile(mean, ends, axis=0)
         lowest, highest = (None, None) if self.design.against else np.quantile(drawn, ends, axis=0)
-        return Prediction(mean.mean(0), mean.std(0), low, high, lowest, highest, level)
+        spread = None if self.law.categories else drawn.std(0)
+        return Prediction(mean.mean(0), mean.std(0), low, high, lowest, highest, level, spread)
 
     def replicated(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Float[np.ndarray, "S N"]:
         """Responses drawn for the rows of training, for predictive checks; of categories their numbers."""
@@ -276,6 +277,7 @@ class Prediction(NamedTuple):
         categories without an order.
       highest: upper ends.
       level: the probability of the intervals.
+      response_sd: standard deviation of the response itself; None of categories.
     """
 
     mean: Float[np.ndarray, " N *K"]
@@ -285,6 +287,7 @@ class Prediction(NamedTuple):
     lowest: Float[np.ndarray, " N"] | None
     highest: Float[np.ndarray, " N"] | None
     level: float
+    response_sd: Float[np.ndarray, " N"] | None
 
 
 @by_value

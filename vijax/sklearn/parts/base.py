@@ -67,7 +67,7 @@ class VijaxEstimator(BaseEstimator):
 
     def __getstate__(self) -> Any:
         state = dict(super().__getstate__())  # type: ignore[arg-type]
-        held = {name: state.pop(name) for name in ("fit_", "emission_") if name in state}
+        held = {name: state.pop(name) for name in ("fit_", "model_", "emission_") if name in state}
         if held:
             fits = held["fit_"] if isinstance(held["fit_"], list) else [held["fit_"]]
             leaves = jax.tree.leaves([fit.state for fit in fits])

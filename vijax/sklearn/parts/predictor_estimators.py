@@ -14,11 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.arguments import NotNegative, Positive, Size
+from vijax.models.formulas.weighted import mean_and_spread
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of, size_with_padding
 from vijax.sklearn.parts.predictor_fits import OBSERVED
-from vijax.models.formulas.weighted import mean_and_spread
 from vijax.sklearn.parts.rows import Fitted, weighed
 from vijax.xla.precision import enable_x64
 

@@ -1,0 +1,247 @@
+"""Regressions by a formula, with effects of groups, as estimators of tables with named columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import logsumexp
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from vijax.arguments import Size
+from vijax.automatic.auto import auto
+from vijax.checks import require
+from vijax.extras import require_extra
+from vijax.models.formulas.glmm import Family, Glmm, Prediction, glmm
+from vijax.predict.summary import Summary
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
+from vijax.sklearn.parts.rows import weighed
+from vijax.sklearn.parts.tables import response_of, table_of, whole_formula
+from vijax.xla import keys
+from vijax.xla.precision import enable_x64
+
+
+@estimator
+class _Mixed(VijaxEstimator):
+    """The parts that both estimators share. All draws are of a key that `fit` draws, so that a fitted estimator gives
+    the same answer each time."""
+
+    formula: str | None = None
+    _: dataclasses.KW_ONLY
+    groups: str | Sequence[str] | None = None
+    priors: Mapping[str, Any] | None = None
+    nodes: Size | None = None
+    max_gradients: Size | None = None
+    num_draws: Size = 1000
+    random_state: Any = None
+
+    def _frame(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+        """The table of `fit`, and its response, of any kind."""
+        self._check_settings()
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        frame, y = table_of(self, X, True, response_of(self.formula)), column_or_1d(y, warn=True)
+        check_consistent_length(frame, y)
+        return frame, y
+
+    def _fit_table(self, family: Family, frame: Any, y: Any, sample_weight: Any) -> None:
+        """Fits the model of a family to a table and a response."""
+        text, self._response = whole_formula(self.formula, self.groups, frame)
+        kept, weights = weighed(np.arange(len(frame)), sample_weight)
+        table = frame.assign(**{self._response: y}).iloc[kept]
+        with enable_x64(True):
+            self._key = key_of(self.random_state)
+            self.model_: Glmm = glmm(text, table, family, priors=self.priors, weights=weights, nodes=self.nodes)
+            given: Any = {"key": self._key, "richer": True, "max_gradients": self.max_gradients}
+            self.fit_ = auto(self.model_, self.model_.data, **given)
+            self.summary_ = _in_order(self.fit_.summary(), self.model_.names)
+        self.verdict_ = self.fit_.report.verdict
+        if not self.fit_.report.usable:
+            warnings.warn(f"{type(self).__name__}: {self.verdict_}", ConvergenceWarning, stacklevel=3)
+
+    def _expected(self, X: Any) -> np.ndarray:
+        """The mean of the response at rows, or the probabilities of classes, all unknowns integrated out."""
+        check_is_fitted(self)
+        table = table_of(self, X, False)
+        with enable_x64(True):
+            key_draws, key_new = keys.two(self._key)
+            draws = self.model_.draws(self.fit_, key_draws, self.num_draws)
+            eta = self.model_.predictors(draws, table, key_new)
+            return self.model_.law.mean(self.model_.density_form.others(draws.named), eta).mean(0)
+
+
+@estimator
+class MixedModelRegressor(RegressorMixin, _Mixed):
+    """A regression by a formula, with effects of groups: `vijax.glmm` fitted by `vijax.auto`.
+
+    Args:
+      formula: "~ x + (x | g)", or "y ~ x + (x | g)", terms as in `vijax.glmm`. None: all columns of X.
+      family: law of the response, as in `vijax.glmm`.
+      groups: without a formula, the columns that name groups, each with an intercept `(1 | g)`; the others are terms.
+      priors, nodes: as in `vijax.glmm`.
+      max_gradients: as in `vijax.auto`.
+      num_draws: draws of the posterior behind each prediction.
+      random_state: an integer for results that can be repeated.
+
+    Attributes:
+      summary_: a table of coefficients, spreads and correlations of groups, and parameters of the family: `names`,
+        `mean`, `sd`, and the intervals `low` to `high` of 90 %.
+      verdict_: how far to trust the fit, in words.
+      model_: the `vijax.glmm`.
+      fit_: the `vijax.Fit`.
+
+    >>> import pytest; pandas = pytest.importorskip("pandas"); _ = pytest.importorskip("formulae")
+    >>> rng = np.random.default_rng(0)
+    >>> table = pandas.DataFrame({"x": rng.normal(size=60), "g": np.repeat(list("abcdef"), 10)})
+    >>> y = 2 * table.x + rng.normal(size=6)[np.repeat(np.arange(6), 10)] + 0.1 * rng.normal(size=60)
+    >>> model = MixedModelRegressor("~ x + (1 | g)", random_state=0).fit(table, y)
+    >>> model.summary_.names, round(model.summary_.mean[1], 1), model.score(table, y) > 0.95
+    (('Intercept', 'x', '1|g_sigma', 'sigma'), 2.0, True)
+    """
+
+    _: dataclasses.KW_ONLY
+    family: Literal[
+        "gaussian",
+        "t",
+        "poisson",
+        "negativebinomial",
+        "gamma",
+        "beta",
+        "zero_inflated_poisson",
+        "zero_inflated_negativebinomial",
+        "hurdle_poisson",
+        "hurdle_negativebinomial",
+    ] = "gaussian"
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fits the model. A `ConvergenceWarning` says that the fit is not to be used.
+
+        Args:
+          X: a table with the columns of the formula, (rows, columns), of pandas, polars or pyarrow; the columns of an
+            array are x0, x1, ... A column with the name of the response is left out.
+          y: the response, (rows,).
+          sample_weight: how often each row counts, (rows,), zero or more: a row of weight 2 is the same as two rows.
+
+        Raises:
+          ValueError: an argument out of its range, a formula that cannot be read, a column that is not there, missing
+            values, responses that the family does not have.
+        """
+        frame, y = self._frame(X, y)
+        self._fit_table(self.family, frame, _numbers(y), sample_weight)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of y, all unknowns integrated over their posterior, and with `return_std` its standard deviation,
+        at rows X, (rows, columns). A group that `fit` has not seen is drawn from the law of groups."""
+        mean = self._expected(X)
+        return (mean, self._prediction(X, 0.9).response_sd) if return_std else mean
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of intervals that hold y with a probability of `level`, at rows X, (rows, columns)."""
+        found = self._prediction(X, level)
+        return np.asarray(found.lowest), np.asarray(found.highest)
+
+    def _prediction(self, X: Any, level: float) -> Prediction:
+        check_is_fitted(self)
+        given: Any = {"key": self._key, "level": level, "num_draws": self.num_draws}
+        table = table_of(self, X, False)
+        with enable_x64(True):
+            return self.model_.predict(self.fit_, table, **given)
+
+    def log_predictive(self, X: Any, y: Any) -> Float[np.ndarray, " rows"]:
+        """Log predictive density of each observation."""
+        check_is_fitted(self)
+        table = table_of(self, X, False).assign(**{self._response: _numbers(column_or_1d(y, warn=True))})
+        with enable_x64(True):
+            found = self.model_.log_lik(self.fit_, self._key, self.num_draws, table=table)
+        return logsumexp(found, axis=0) - np.log(len(found))
+
+
+@estimator
+class MixedModelClassifier(ClassifierMixin, _Mixed):
+    """Classes by a formula, with effects of groups: `vijax.glmm` fitted by `vijax.auto`.
+
+    Args:
+      formula, groups, priors, nodes, max_gradients, num_draws, random_state: as in `MixedModelRegressor`.
+      family: "categorical": log odds of each class against the first one (two classes: "bernoulli" of `vijax.glmm`);
+        "cumulative": the classes have an order, that of an ordered column of pandas, or of `numpy.unique`.
+
+    Attributes:
+      classes_: the classes; for "cumulative" in their order.
+      summary_, verdict_, model_, fit_: as in `MixedModelRegressor`.
+
+    >>> import pytest; pandas = pytest.importorskip("pandas"); _ = pytest.importorskip("formulae")
+    >>> table = pandas.DataFrame({"x": np.linspace(-3, 3, 60), "g": np.arange(60) % 6})
+    >>> y = np.where(table.x + np.sin(7.0 * np.arange(60)) > 0, "yes", "no")
+    >>> model = MixedModelClassifier("~ x + (1 | g)", random_state=0).fit(table, y)
+    >>> model.classes_.tolist(), model.predict(table[:1]).tolist(), model.predict_proba(table[:1]).shape
+    (['no', 'yes'], ['no'], (1, 2))
+    """
+
+    _: dataclasses.KW_ONLY
+    family: Literal["categorical", "cumulative"] = "categorical"
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fits the model, as `MixedModelRegressor.fit` does, to the classes y.
+
+        Raises:
+          ValueError: as there, or only one class.
+        """
+        categories = getattr(getattr(y, "dtype", None), "categories", ())
+        is_ordered = self.family == "cumulative" and getattr(getattr(y, "dtype", None), "ordered", False)
+        frame, y = self._frame(X, y)
+        check_classification_targets(y)
+        _, _, seen = weighed(np.arange(len(frame)), sample_weight, y)
+        present = np.unique(seen)
+        self.classes_ = np.array([c for c in categories if c in set(present)]) if is_ordered else present
+        if len(self.classes_) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_}.")
+        numbers = _places(y, self.classes_)
+        if self.family == "cumulative":
+            self._fit_table("cumulative", frame, numbers, sample_weight)
+        elif len(self.classes_) == 2:
+            self._fit_table("bernoulli", frame, numbers, sample_weight)
+        else:
+            named = require_extra("pandas", "formula").Categorical.from_codes(numbers, self.classes_.astype(str))
+            self._fit_table("categorical", frame, named, sample_weight)
+        return self
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
+        """The probability of each class, all unknowns integrated over their posterior."""
+        found = self._expected(X)
+        return np.stack([1 - found, found], 1) if found.ndim == 1 else found
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        likeliest = self.predict_proba(X).argmax(1)
+        return self.classes_[likeliest]
+
+
+def _places(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The number of each class; 0 of one that has no weight."""
+    places = {label: i for i, label in enumerate(classes.tolist())}
+    return np.array([places.get(label, 0) for label in labels.tolist()])
+
+
+def _numbers(y: np.ndarray) -> Float[np.ndarray, " rows"]:
+    """A response as finite numbers."""
+    try:
+        found = y.astype(np.float64)
+    except (TypeError, ValueError):
+        require(False, "y", "numbers", repr(y[0]), "MixedModelClassifier takes classes.")
+    require(np.isfinite(found).all(), "y", "finite numbers", "NaN or infinity")
+    return found
+
+
+def _in_order(table: Summary, names: Sequence[str]) -> Summary:
+    """A table with its rows in the order of these names."""
+    rows = [table.names.index(name) for name in names]
+    columns = {column: getattr(table, column)[rows] for column in ("mean", "sd", "low", "high")}
+    return dataclasses.replace(table, names=tuple(names), **columns)
