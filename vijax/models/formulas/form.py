@@ -329,24 +329,39 @@ def _sizes(z: np.ndarray, weights: np.ndarray) -> list[float]:
 def _units(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.ndarray) -> Units:
     """Units of the coefficients: by least squares, with a little of the prior against columns that depend on others."""
     x, offset = design.rows.x - law.ordered * mean_and_spread(design.rows.x, weights)[0], design.rows.offset
-    copies, rows, spread = len(design.against) or 1, weights.sum(), float(mean_and_spread(design.y, weights)[1]) or 1.0
+    copies, spread = len(design.against) or 1, float(mean_and_spread(design.y, weights)[1]) or 1.0
+    wanted = _wanted(design, law, offset, weights)
     spreads = np.array([priors[label][-1] for label in design.coefficients[::copies]])
-    little, known = 1e-6 * rows * (spread**2 if law.of_location else 1.0), x.T @ (weights[:, None] * x)
-    known = known + np.diag(little / spreads**2) if len(spreads) else known
-    if law.of_location:
-        wanted = design.y - offset
-    elif law.ordered:
-        wanted = np.zeros(len(x))
-    else:
-        level = law.linked(design.y, design.trials * (np.exp(offset) if law.link == "log" else 1.0), weights)
-        level = level - (mean_and_spread(offset, weights)[0] if law.link != "log" else 0.0)
-        wanted = np.broadcast_to(level, (len(x), *np.shape(level)))
-    weighted = (x * weights[:, None]).T @ wanted
-    location = np.linalg.solve(known, weighted) if len(spreads) else np.zeros((0, *wanted.shape[1:]))
+    little = math.sqrt(1e-6 * weights.sum()) * (spread if law.of_location else 1.0) / spreads
+    location, root = _least_squares(x, wanted, weights, little)
     size = float(mean_and_spread(wanted - x @ location, weights)[1]) if law.of_location else 1.0
-    turn = np.linalg.inv(np.linalg.cholesky(known / rows)).T if len(spreads) else np.zeros((0, 0))
-    shift = np.linalg.solve(turn, location) * (not law.of_location)
-    size = size or spread
+    shift = root @ location / math.sqrt(weights.sum()) * (not law.of_location)
+    turn = math.sqrt(weights.sum()) * np.linalg.inv(root)
     turn = np.asarray(np.kron(turn, np.eye(copies)), float)  # each column for each predictor
     flat = lambda part: tuple(part.ravel().tolist())
-    return Units(flat(location), flat(shift), tuple(map(tuple, turn.tolist())), size)
+    return Units(flat(location), flat(shift), tuple(map(tuple, turn.tolist())), size or spread)
+
+
+def _wanted(design: Design, law: Law, offset: np.ndarray, weights: np.ndarray) -> Float[np.ndarray, "N *C"]:
+    """What the columns are to give: the response, or the predictor of its mean."""
+    if law.of_location:
+        return design.y - offset
+    if law.ordered:
+        return np.zeros(len(offset))
+    level = law.linked(design.y, design.trials * (np.exp(offset) if law.link == "log" else 1.0), weights)
+    level = level - (mean_and_spread(offset, weights)[0] if law.link != "log" else 0.0)
+    return np.broadcast_to(level, (len(offset), *np.shape(level)))
+
+
+def _least_squares(
+    x: np.ndarray, wanted: np.ndarray, weights: np.ndarray, little: np.ndarray
+) -> tuple[Float[np.ndarray, "p *C"], Float[np.ndarray, "p p"]]:
+    """Coefficients by weighted least squares with a row (0, ..., little, ..., 0) for each column, and the triangular
+    factor of all squares. It is not found from the squares: of columns that depend on others half of the digits would be
+    lost."""
+    p = x.shape[1]
+    table = np.concatenate([x, wanted.reshape(len(x), -1)], 1)
+    rows = np.concatenate([np.sqrt(weights)[:, None] * table, np.eye(p, table.shape[1]) * little[:, None]])
+    found = np.linalg.qr(rows, mode="r")
+    found = found[:p] * np.where(np.diagonal(found)[:p] < 0, -1.0, 1.0)[:, None]
+    return np.linalg.solve(found[:, :p], found[:, p:]).reshape(p, *wanted.shape[1:]), found[:, :p]
