@@ -20,6 +20,7 @@ from scipy.special import expit
 
 import vijax as vi
 from tests.models.mixed_tables import CATTLE, SLEEP
+from vijax.models.formulas.formula import at_level
 from vijax.models.formulas.laws import LAWS
 
 CHAINS, WARM, DRAWS = 4, 1000, 2500
@@ -56,6 +57,17 @@ def crossed(seed=6):
     return {"y": y, "x": x, "person": person, "item": item}
 
 
+def choices(seed=11):
+    """One of three things chosen by people in 15 groups, which differ."""
+    rng = np.random.default_rng(seed)
+    g, x, h = np.repeat(np.arange(15), 20), rng.normal(size=300), rng.integers(3, size=300)
+    u = rng.normal(size=(15, 2)) * [0.8, 0.6]
+    of_bus, of_train = 0.3 + 0.6 * x - 0.5 * (h == 1) + u[g, 0], -0.2 - 0.4 * x + 0.4 * (h == 2) + u[g, 1]
+    noise = rng.gumbel(size=(300, 3))
+    y = np.array(["a car", "bus", "train"])[(np.stack([0 * x, of_bus, of_train], 1) + noise).argmax(1)]
+    return {"y": y, "x": x, "h": np.array(list("abc"))[h], "g": g}
+
+
 CASES = {
     "sleepstudy": ("reaction ~ days + (days | subject)", SLEEP, "gaussian"),
     "cbpp": ("p(incidence, size) ~ period + (1 | herd)", CATTLE, "binomial"),
@@ -86,6 +98,7 @@ CASES = {
         made(10, 40, 10, lambda r, e: np.searchsorted([-1.0, 0.5, 2.0], e + r.logistic(size=e.size))),
         "cumulative",
     ),
+    "choices": ("y ~ x + h + (1 | g)", choices(), "categorical"),
     "times": ("y ~ x + h + (1 | g)", made(4, 40, 8, lambda r, e: r.gamma(3.0, np.exp(e) / 3.0)), "gamma"),
     "large": ("y ~ x + h + (x | g)", made(7, 1000, 10, lambda r, e: r.normal(e), True), "gaussian"),
     "crossed": ("y ~ x + (1 | person) + (1 | item)", crossed(), "gaussian"),
@@ -111,23 +124,31 @@ def with_effects(model):
             return raw
         return numpyro.sample(name, kinds[kind](*numbers))
 
-    def program():
-        centre = dict(zip(design.labels, form.centre, strict=True))
-        beta = {label: of(label) if label != "Intercept" else 0.0 for label in design.labels}
+    centre = dict(zip(design.labels, form.centre, strict=True))
+
+    def predictor(level):
+        """Coefficients and predictors of one category, or of the only predictor."""
+        own = lambda label: at_level(label, level)
+        beta = {label: of(own(label)) if label != "Intercept" else 0.0 for label in design.labels}
         if "Intercept" in beta:
-            at_centre = numpyro.sample("centred", kinds["normal"](*priors["Intercept"][1:]))
+            at_centre = numpyro.sample(own("centred"), kinds["normal"](*priors[own("Intercept")][1:]))
             rest = sum(beta[label] * centre[label] for label in beta if label != "Intercept")
-            beta["Intercept"] = numpyro.deterministic("Intercept", at_centre - rest)
+            beta["Intercept"] = numpyro.deterministic(own("Intercept"), at_centre - rest)
         eta = design.rows.offset + design.rows.x @ jnp.stack([jnp.asarray(beta[label]) for label in design.labels])
         for factor, z, group in zip(design.factors, design.rows.z, design.rows.groups, strict=True):
             d = len(factor.labels)
-            sds = jnp.stack([of(f"{label}|{factor.name}_sigma") for label in factor.labels])
+            sds = jnp.stack([of(own(f"{label}|{factor.name}_sigma")) for label in factor.labels])
             root = jnp.eye(d)
             if max(factor.blocks) > 1:
-                root = numpyro.sample(f"root|{factor.name}", dist.LKJCholesky(d, 1.0))
-                numpyro.deterministic(f"corr(1, {factor.labels[1]}|{factor.name})", root[1, 0])
-            v = numpyro.sample(f"v|{factor.name}", dist.Normal().expand([len(factor.levels), d]).to_event(2))
+                root = numpyro.sample(own(f"root|{factor.name}"), dist.LKJCholesky(d, 1.0))
+                numpyro.deterministic(own(f"corr(1, {factor.labels[1]}|{factor.name})"), root[1, 0])
+            v = numpyro.sample(own(f"v|{factor.name}"), dist.Normal().expand([len(factor.levels), d]).to_event(2))
             eta = eta + jnp.sum(z * (v @ (sds[:, None] * root).T)[group], 1)
+        return beta, eta
+
+    def program():
+        found = [predictor(level) for level in design.against or (None,)]
+        beta, eta = found[0][0], jnp.stack([eta for _, eta in found], 1) if design.against else found[0][1]
         if form.cutpoints:  # normal laws where they increase, of predictors less their mean
             laws = [priors[f"threshold[{i}]"][1:] for i in range(form.cutpoints)]
             cuts = numpyro.sample("cuts", dist.ImproperUniform(dist.constraints.ordered_vector, (), (form.cutpoints,)))

@@ -342,7 +342,7 @@ def _units(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.nd
     return Units(flat(location), flat(shift), tuple(map(tuple, turn.tolist())), size or spread)
 
 
-def _wanted(design: Design, law: Law, offset: np.ndarray, weights: np.ndarray) -> Float[np.ndarray, "N *C"]:
+def _wanted(design: Design, law: Law, offset: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """What the columns are to give: the response, or the predictor of its mean."""
     if law.of_location:
         return design.y - offset
@@ -355,10 +355,10 @@ def _wanted(design: Design, law: Law, offset: np.ndarray, weights: np.ndarray) -
 
 def _least_squares(
     x: np.ndarray, wanted: np.ndarray, weights: np.ndarray, little: np.ndarray
-) -> tuple[Float[np.ndarray, "p *C"], Float[np.ndarray, "p p"]]:
+) -> tuple[np.ndarray, Float[np.ndarray, "p p"]]:
     """Coefficients by weighted least squares with a row (0, ..., little, ..., 0) for each column, and the triangular
-    factor of all squares. It is not found from the squares: of columns that depend on others half of the digits would be
-    lost."""
+    factor of all squares. It is not found from the squares: of columns that depend on others half of the digits would
+    be lost."""
     p = x.shape[1]
     table = np.concatenate([x, wanted.reshape(len(x), -1)], 1)
     rows = np.concatenate([np.sqrt(weights)[:, None] * table, np.eye(p, table.shape[1]) * little[:, None]])
