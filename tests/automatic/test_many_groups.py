@@ -9,10 +9,12 @@ from scipy import special
 
 import vijax as vi
 from vijax.automatic import assessment, many_groups
+from vijax.automatic import target as target_module
 from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.many_groups import by_passes, fit_all, sample_of
 from vijax.automatic.report import Ended
 from vijax.automatic.target import MANY_GROUPS, Target
+from vijax.xla.compiler import training_jit
 
 KEY = jax.random.key(0)
 
@@ -36,9 +38,12 @@ def logistic(size, dim=3, seed=0):
     return model, {"x": x, "y": y}, mode, hessian
 
 
-@pytest.mark.parametrize(("size", "blocks"), [(MANY_GROUPS + 123, 12), (MANY_GROUPS, 10)])
-def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding(size: int, blocks: int):
-    """With a rest, and without."""
+@pytest.mark.parametrize(("size", "blocks", "dear"), [(MANY_GROUPS + 123, 24, False), (MANY_GROUPS, 25, True)])
+def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding(size, blocks, dear, monkeypatch):
+    """With a rest, and without; gradients with fusion emitters, as of more blocks, and without."""
+    emitted: list = []
+    monkeypatch.setattr(target_module, "DEAR_BLOCKS", 25)
+    monkeypatch.setattr(target_module, "training_jit", lambda fn: emitted.append(fn) or training_jit(fn))
     model, data, mode, _ = logistic(size)
     target = Target.of(model, data)
     assert target.epsilon == np.finfo(np.float32).eps / np.sqrt(blocks)
@@ -54,6 +59,7 @@ def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding(size: int
     curved = special.expit(logits[:, 0]) * special.expit(-logits[:, 0])
     wide = data["x"].astype(np.float64)
     np.testing.assert_allclose(target.hessians(x[:1])[0], -(wide * curved[:, None]).T @ wide - np.eye(3) / 4, rtol=1e-4)
+    assert len(emitted) == dear  # the program of gradients, none of values
 
 
 def test_many_groups_take_few_gradients_and_no_mode_is_seen_twice():
@@ -70,6 +76,18 @@ def test_many_groups_take_few_gradients_and_no_mode_is_seen_twice():
     assert np.abs((frame.shift - mode) / sds).max() < 0.02  # the mean is not quite the mode
     covariance = np.asarray(frame.scale @ frame.scale.T, np.float64)
     np.testing.assert_allclose(covariance @ hessian, np.eye(3), atol=0.005)
+
+
+def test_starts_are_looked_at_together_and_no_label_is_looked_for_in_vain(monkeypatch):
+    """All ways from the starts to the first mode are one call. Entries of one variable of 13 are no labels."""
+    model, data, *_ = logistic(MANY_GROUPS, dim=13)
+    asked: list[int] = []
+    values = Target.values
+    count = lambda self, x: asked.append(len(x)) if self.num_groups == MANY_GROUPS else None
+    monkeypatch.setattr(Target, "values", lambda self, x: (count(self, x), values(self, x))[1])
+    vi.auto(model, data, key=KEY)
+    starts, ways, bound = 1 + many_groups.DRAWS, many_groups.DRAWS * len(many_groups.BETWEEN), 32
+    assert asked == [starts, ways, bound, assessment.FEW_CHECKS]
 
 
 @pytest.mark.parametrize("slope", [0.04, 0.3])

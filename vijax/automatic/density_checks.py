@@ -19,6 +19,7 @@ density is compared at random points. If it differs at one of them, the entries 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -243,10 +244,13 @@ def exchanges(
     deviations of q (`sds`) are no labels; nor are those of a sphere, whose turns leave the density as it is too."""
     variables, found = target.variables, []
     points = mode + 2 * sds * np.random.default_rng([seed, 13]).normal(size=(POINTS, target.dim))
-    before = target.values(points)
-    if not np.isfinite(before).all():
-        return []
-    rounding = SAME * target.epsilon * np.maximum(np.abs(before), 1.0)
+    before = functools.cache(lambda: target.values(points))  # dear, and seldom asked for
+
+    def differs(x: np.ndarray, part: slice) -> bool:
+        known = before()[part]
+        rounding = SAME * target.epsilon * np.maximum(np.abs(known), 1.0)
+        return bool(np.any(np.abs(target.values(x[part]) - known) > rounding))
+
     for size in sorted({n for leaf in variables.leaves for n in (*leaf.shape, 2) if 2 <= n <= MOST_LABELS}):
         for along in _sets(variables, size):
             same = []
@@ -256,8 +260,9 @@ def exchanges(
                 moved = np.abs(_reordered(variables, along, order, mode[None])[0] - mode) / sds
                 if moved.max() <= ELSEWHERE:
                     continue
+                if not np.isfinite(before()).all():
+                    return []
                 other = _reordered(variables, along, order, points)
-                differs = lambda x, part: np.any(np.abs(target.values(x[part]) - before[part]) > rounding[part])
                 if differs(other, slice(FIRST)) or differs(other, slice(FIRST, None)):
                     continue
                 turned = _turned(variables, along, pair, points)

@@ -74,18 +74,22 @@ def climbed(run: Run, begin: Gaussian, found: list[Found], seed: int) -> tuple[G
     draws = begin.at(WIDER * noise_of(DRAWS, target.dim, [seed, 17]))
     x = np.stack([begin.mean, *(one.mode.x for one in away), *draws])
     counts = [own, *(one.num_starts for one in away), *[0] * len(draws)]
+    waiting = [
+        (Mode(start, float(value), begin.sds), count)
+        for start, value, count in zip(x, target.values(x), counts, strict=True)
+    ]
     ends: list[Found] = []
-    for start, value, count in zip(x, target.values(x), counts, strict=True):
-        at = Mode(start, float(value), begin.sds)
-        place = _hill_of(target, at, ends)
-        if place is None:
-            mode = _climb(run, begin, start)
-            if mode is None:
-                continue
-            place = _hill_of(target, mode, ends)
-            if place is None:
-                place = len(ends)
-                ends.append(Found(mode, 0))
+    while waiting:
+        (start, count), *waiting = waiting
+        mode = _climb(run, begin, start.x)
+        if mode is None:
+            continue
+        place = next((i for i, one in enumerate(ends) if _rise(target, [mode], one.mode)[0]), len(ends))
+        if place == len(ends):
+            ends.append(Found(mode, 0))
+            rising = _rise(target, [at for at, _ in waiting], mode)
+            count += sum(more for (_, more), is_on in zip(waiting, rising, strict=True) if is_on)
+            waiting = [one for one, is_on in zip(waiting, rising, strict=True) if not is_on]
         ends[place] = ends[place]._replace(num_starts=ends[place].num_starts + count)
     if not ends:
         return begin, found
@@ -93,17 +97,15 @@ def climbed(run: Run, begin: Gaussian, found: list[Found], seed: int) -> tuple[G
     return best, judged
 
 
-def _hill_of(target: Target, at: Mode, ends: list[Found]) -> int | None:
-    """Returns which of the modes is on one hill with a point: the density does not fall on the way there. None if none
-    is."""
-
-    def rises(mode: Mode) -> bool:
-        between = target.values(at.x + BETWEEN[:, None] * (mode.x - at.x))
-        values = np.array([at.value, *between, mode.value])
-        falls = np.maximum.accumulate(values) - values
-        return bool(falls.max() <= DIP + 10 * target.epsilon * abs(mode.value))
-
-    return next((i for i, one in enumerate(ends) if rises(one.mode)), None)
+def _rise(target: Target, points: list[Mode], mode: Mode) -> list[bool]:
+    """Says of each point whether it is on one hill with a mode: the density does not fall on the way there."""
+    if not points:
+        return []
+    ways = np.stack([at.x + BETWEEN[:, None] * (mode.x - at.x) for at in points])
+    between = target.values(ways.reshape(-1, target.dim)).reshape(len(points), -1)
+    values = np.column_stack([[at.value for at in points], between, np.full(len(points), mode.value)])
+    falls = np.maximum.accumulate(values, 1) - values
+    return list(falls.max(1) <= DIP + 10 * target.epsilon * abs(mode.value))
 
 
 def _climb(run: Run, frame: Gaussian, x: Float[np.ndarray, " D"]) -> Mode | None:

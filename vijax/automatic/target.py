@@ -20,10 +20,11 @@ from vijax.fitting.loader import all_groups
 from vijax.models.energies.density import LogDensity
 from vijax.models.energies.free_part import GivenOthers
 from vijax.tree import on_device
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.compiler import kept, step_jit, training_jit
 
 AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
-MANY_GROUPS, BLOCK = 50_000, 4096  # groups from which on they are evaluated in blocks; and groups of a block, about
+MANY_GROUPS, BLOCK = 50_000, 2048  # groups from which on they are evaluated in blocks; and groups of a block, about
+DEAR_BLOCKS = 100  # blocks from which on fusion emitters, which halve the time of gradients, are worth compiling
 
 
 OfFree = LogDensity | GivenOthers
@@ -100,15 +101,14 @@ class Target:
         return self._over(_product, x, v)
 
     def _over(self, ask: Callable, *x: np.ndarray) -> Any:
-        """Returns values or derivatives of log p at all points, by a program that takes `AT_ONCE` of them; of many
-        groups also by one that takes a single point."""
+        """Returns values or derivatives of log p at all points, by a program that takes `AT_ONCE` of them."""
         blocks = self._blocks
-        program = kept(self._model, (ask, blocks), lambda model: step_jit(_at_points(ask, model, blocks)))
-        size = 1 if blocks > 1 and len(x[0]) == 1 else AT_ONCE
+        jitted = training_jit if ask is jax.value_and_grad and blocks >= DEAR_BLOCKS else step_jit
+        program = kept(self._model, (ask, blocks), lambda model: jitted(_at_points(ask, model, blocks)))
         parts = []
-        for start in range(0, len(x[0]), size):
-            some = [a[start : start + size] for a in x]
-            padded = [np.concatenate([a, np.repeat(a[:1], size - len(a), 0)]) for a in some]
+        for start in range(0, len(x[0]), AT_ONCE):
+            some = [a[start : start + AT_ONCE] for a in x]
+            padded = [np.concatenate([a, np.repeat(a[:1], AT_ONCE - len(a), 0)]) for a in some]
             parts.append(program(self._data, *(np.asarray(a, jnp.result_type(float)) for a in padded)))
         summed = lambda a: np.asarray(a, np.float64).sum(0) if blocks > 1 else np.asarray(a, np.float64)
         joined = lambda *each: np.concatenate([summed(a) for a in each])[: len(x[0])]
