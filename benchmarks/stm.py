@@ -3,8 +3,9 @@
     python benchmarks/stm.py [number of corpora] [case ...] [figure.png]
 
 Documents of two parties and a day; K topics whose log proportions are linear in both, with correlated noise. The truth
-is least squares of the shares of 200,000 further documents on party and day. Beside intervals by the method of
-composition stand those of plain regression of the expected shares, which know nothing of the shares' uncertainty.
+is least squares of the shares of 200,000 further documents on party and day. Beside intervals by a chain stand those at
+fitted topics (`sweeps=0`) and those of plain regression of the expected shares, which know nothing of the shares'
+uncertainty, and of the true ones.
 """
 
 import sys
@@ -19,8 +20,11 @@ import vijax as vi
 from vijax.data import Corpus
 
 LEVEL = 0.9
+MERGED = 0.45
+"""Mean distance from the true topics above which two of them were merged."""
 CASES = {  # documents, words a document, topics, vocabulary
     "short": (500, 25, 5, 200),
+    "middle": (500, 50, 5, 200),
     "usual": (500, 100, 5, 200),
     "many": (2000, 100, 10, 500),
 }
@@ -52,13 +56,14 @@ def plain(shares, x):
 
 
 def run(name, seed):
-    """Of one corpus: coverage three times (ours; plain on expected shares; plain on the true ones), and more."""
+    """Of one corpus: coverage (by chain; at fitted topics; plain on expected shares; plain on the true ones), and more."""
     corpus, table, beta, true_shares, effects = simulated(seed, *CASES[name])
     begun = time.process_time()
     model = vi.stm(len(beta), corpus, table, "~ party + day", eta=0.1)
     fit = vi.fit(vi.cavi(model), model.data, num_steps=100, key=jax.random.key(seed))
     found = model.effects(fit, key=jax.random.key(seed), level=LEVEL)
     seconds = time.process_time() - begun
+    fixed = model.effects(fit, key=jax.random.key(seed), level=LEVEL, sweeps=0)
     gaps = np.abs(np.asarray(fit.posterior["topics"].mean())[:, None] - beta[None]).sum(-1)
     rows, order = linear_sum_assignment(gaps)
     truth, x = effects[order], model.covariates.design.rows.x
@@ -67,6 +72,8 @@ def run(name, seed):
     inside = lambda low, high, truth: (low <= truth) & (truth <= high)
     return {
         "ours": inside(found.low[:, 1:], found.high[:, 1:], truth),
+        "fixed": inside(fixed.low[:, 1:], fixed.high[:, 1:], truth),
+        "errors": np.stack([(of.mean[:, 1:] - truth) / of.sd[:, 1:] for of in (found, fixed)]),
         "plain": inside(low, high, truth),
         "known": inside(low_known, high_known, effects),
         "found": found.mean[:, 1:],
@@ -78,17 +85,22 @@ def run(name, seed):
 
 
 def main(number=20, *more):
-    print("| corpora | documents | words | topics | covered | expected shares | known shares | topics off | CPU s |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| corpora | documents | words | topics | covered | `sweeps=0` | expected shares ", end="")
+    print("| known shares | topics off | CPU s |\n|---|---|---|---|---|---|---|---|---|---|")
     names = [name for name in more if name in CASES] or list(CASES)
     for name in names:
         docs, length, topics, _ = CASES[name]
         all_of = [run(name, 1000 + seed) for seed in range(number)]
-        cover = {of: 100 * np.mean([one[of] for one in all_of]) for of in ("ours", "plain", "known")}
+        cover = {of: 100 * np.mean([one[of] for one in all_of]) for of in ("ours", "fixed", "plain", "known")}
         error = {of: 100 * np.std([one[of].mean() for one in all_of]) / np.sqrt(number) for of in cover}
         said = " | ".join(f"{cover[of]:.1f} ± {error[of]:.1f} %" for of in cover)
         gap, seconds = (np.mean([one[of] for one in all_of]) for of in ("gap", "seconds"))
         print(f"| {name} | {docs} | {length} | {topics} | {said} | {gap:.2f} | {seconds:.1f} |", flush=True)
+        clear = [one for one in all_of if one["gap"] < MERGED]
+        for some, of in ((all_of, "all"), (clear, "no topics merged")):
+            parts = ", ".join(f"{100 * np.mean([one[of] for one in some]):.1f}" for of in cover)
+            chain, fixed = np.std([one["errors"] for one in some], (0, 2, 3))
+            print(f"{name}, {of}: {len(some)} corpora, {parts} %; sd of error / sd {chain:.2f}, {fixed:.2f}", flush=True)
         for path in more:
             if path.endswith(".png"):
                 drawn(all_of, path)

@@ -41,12 +41,13 @@ from vijax.contract.queries import answers
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
 from vijax.families import Beta, Dirichlet, MatrixNormalWishart, NormalWishartStats, Point, Product
-from vijax.families.discrete.by_word import TransposedDirichletStats
 from vijax.inference import estep as esteps
 from vijax.models.documents.ctm import cold, expected_shares, local_elbo, seeded_topics
+from vijax.models.structural import chain
 from vijax.models.structural import effects as of_effects
 from vijax.models.structural.completion import completed
 from vijax.models.structural.covariates import Covariates, check_rows, one_sided
+from vijax.models.structural.group_words import by_group
 from vijax.predict.questions import inferred_of_documents
 from vijax.topics.anchors import Anchored, anchor_words
 from vijax.topics.summary import typical_rows
@@ -114,12 +115,15 @@ class Stm(Model):
         corpus: Corpus | None = None,
         level: float = 0.9,
         num_draws: int = 100,
+        sweeps: int = 300,
     ) -> of_effects.Effects:
-        """Effects of covariates on the shares of topics, with intervals that carry the uncertainty of each document's
-        shares (method of composition, Treier and Jackman 2008; `estimateEffect` of stm).
+        """Effects of covariates on the shares of topics, with intervals that carry the uncertainty of topics and of
+        each document's shares.
 
-        Each draw of all documents' shares from q(z_d) is regressed on the columns of the formula by least squares; ten
-        draws of the coefficients, given each, are pooled.
+        Each draw of all documents' shares is regressed on the columns of the formula by least squares; ten draws of the
+        coefficients, given each, are pooled (method of composition, Treier and Jackman 2008; `estimateEffect` of stm).
+        For documents of training the draws are of a chain of Gibbs sampling that begins at q, in which topics,
+        coefficients and covariance are drawn too; three sweeps lie between two draws.
 
         Args:
           fit: fit of this model.
@@ -127,21 +131,30 @@ class Stm(Model):
             shrunk towards no effect.
           key: random key of the draws.
           table: a row for each document; None takes that of training.
-          corpus: other documents with covariates (`described`); None takes those of training.
+          corpus: other documents with covariates (`described`), whose shares are drawn from q(z_d) with topics as they
+            are fitted; None takes those of training.
           level: probability of the intervals.
           num_draws: draws of the shares.
+          sweeps: sweeps of the chain before the first draw. 0 takes draws from q(z_d) at fitted topics, which cost
+            less; intervals are then too narrow where documents are short.
 
         Raises:
           ValueError: a formula that cannot be read, or other numbers of rows than documents.
         """
         check_key(key)
         require_integers(num_draws=num_draws)
+        require_integers(0, sweeps=sweeps)
+        by_chain = corpus is None and sweeps > 0
         table, corpus = (self.table if table is None else table), (self.data if corpus is None else corpus)
         check_rows(corpus, table)
         design = self.covariates.design if formula is None else one_sided(formula, table)
         x = design.rows.x if formula is None and table is self.table else design.rows_of(table).x
         key_shares, key_effects = jax.random.split(key)
-        return of_effects.composed(self._draws(fit, corpus, key_shares, num_draws), x, design, key_effects, level)
+        if by_chain:
+            shares = self._draws_of_chain(fit, key_shares, sweeps, num_draws)
+        else:
+            shares = self._draws(fit, corpus, key_shares, num_draws)
+        return of_effects.composed(shares, x, design, key_effects, level)
 
     def find_thoughts(
         self, fit: Any, *, key: PRNGKeyArray, number: int = 3, corpus: Corpus | None = None
@@ -163,6 +176,23 @@ class Stm(Model):
         found = inferred_of_documents(read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key)
         return np.asarray(found)[:, :number]
 
+    def _draws_of_chain(self, fit: Any, key: PRNGKeyArray, sweeps: int, number: int) -> Float[np.ndarray, "docs S K"]:
+        """Draws of the shares of the documents of training from a chain that begins at a draw of q."""
+        key_sites, key_start, key_chain = jax.random.split(key, 3)
+        sites = inferred_of_documents(_sites, fit.alg.spec, fit.state.hyper, fit.posterior, self.data, key_sites)
+        logits = fit.alg.spec.estimand.of("logits").point(fit.posterior["logits"])
+        groups = len(self.covariates.groups)
+        documents = chain.documents_of(self.data, groups, logits, *sites)
+        laws = {name: _law_of(estimate) for name, estimate in fit.estimates.items()}
+        found, _ = chain.drawn(
+            chain.Lengths(groups, sweeps, number),
+            self.prior(fit.state.hyper),
+            chain.drawn_stats(laws, key_start),
+            documents,
+            key_chain,
+        )
+        return np.asarray(found).swapaxes(0, 1)
+
 
 @dataclasses.dataclass(frozen=True)
 class _Draws:
@@ -172,6 +202,11 @@ class _Draws:
 
     def __call__(self, model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
         return [of_effects.drawn_shares(stats["logits"], local, key, self.number) for local in said.local]
+
+
+def _sites(model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[tuple[Array, Array]]:
+    """Means of q(z_d), and precisions of what the words say of z_d."""
+    return [(local.mean, local.site) for local in said.local]
 
 
 @checked
@@ -338,19 +373,6 @@ def _law(columns: int, logits: Any, docs: Documents) -> NormalWishartStats:
     linear = jnp.einsum("dj,jk->dk", x, logits.coefficients_times_precision, precision="highest")
     quadratic = jnp.einsum("dj,ji,di->d", x, logits.quadratic, x, precision="highest")
     return NormalWishartStats(linear, logits.precision, quadratic, logits.log_det)
-
-
-def by_group(groups: int, stats: Any) -> tuple[TransposedDirichletStats, int]:
-    """log of (1 - pi_gk) beta_kv + pi_gk delta_gkv by group and word, (G W, K), and W."""
-    shared, own = (
-        table.by_word if isinstance(table, TransposedDirichletStats) else table.log.T
-        for table in (stats["topics"], stats["content"])
-    )
-    size, topics = shared.shape
-    of_groups = jnp.moveaxis(own.reshape(size, groups, topics), 1, 0)
-    switch = stats["own"]
-    found = jnp.logaddexp(shared[None] + switch.log1m[:, None, :], of_groups + switch.log[:, None, :])
-    return TransposedDirichletStats(found.reshape(groups * size, topics)), size
 
 
 def _in_group(docs: Documents, size: int) -> Documents:

@@ -1,0 +1,108 @@
+"""The chain behind effects of the structural topic model: a joint test (Geweke 2004), and documents of 25 words."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import vijax as vi
+from tests.models.test_stm import MODEL, TABLE, K, effects_of, fit, simulated  # noqa: F401
+from vijax.families import Beta, Dirichlet, MatrixNormalWishart, Product
+from vijax.models.structural import chain
+from vijax.models.structural.group_words import table_of
+
+pytest.importorskip("formulae")
+DOCS, LENGTH, WORDS, TOPICS = 6, 5, 3, 2
+
+
+def prior_of(groups):
+    laws = {
+        "topics": Dirichlet.from_concentration(jnp.asarray([[1.0, 2.0, 3.0], [2.0, 2.0, 1.0]])),
+        "logits": MatrixNormalWishart.from_parameters(np.zeros((2, 2)), 2.0 * np.eye(2), 12.0, np.eye(2) / 12),
+    }
+    if groups:
+        laws["content"] = Dirichlet.from_concentration(jnp.asarray([[2.0, 1.0, 1.0]] * 4))
+        laws["own"] = Beta.from_alpha_beta(np.full((2, 2), 2.0), np.full((2, 2), 3.0))
+    return Product(laws)
+
+
+def documents(groups, word):
+    """Each word by itself; sites that are not those of the words, so that proposals are refused too."""
+    of = jnp.repeat(jnp.arange(DOCS), LENGTH)[None]
+    x = jnp.stack([jnp.ones(DOCS), jnp.linspace(-1.0, 1.0, DOCS)], 1)
+    size = (DOCS, TOPICS)
+    sites = chain.Sites(jnp.zeros(size), 0.3 * jnp.ones(size), jnp.broadcast_to(0.5 * jnp.eye(2), (*size, 2)))
+    each = chain.Words(of, word, jnp.ones(of.shape))
+    return chain.Documents(x, sites, each, each)
+
+
+def drawn_z(stats, x, key):
+    law = jnp.linalg.inv(stats["logits"].precision)
+    mean = x @ stats["logits"].coefficients_times_precision @ law
+    return mean + jax.random.normal(key, mean.shape) @ jnp.linalg.cholesky(law).T
+
+
+def drawn_words(groups, stats, z, key):
+    """A word for each token, by the topics and shares; with groups odd documents are of the second."""
+    table = jnp.exp(table_of(groups, stats)).reshape(max(groups, 1), WORDS, TOPICS)
+    group = jnp.arange(DOCS) % max(groups, 1)
+    chance = jnp.einsum("dvk,dk->dv", table[group], jax.nn.softmax(z))
+    of = jnp.repeat(jnp.arange(DOCS), LENGTH)
+    return (jax.random.categorical(key, jnp.log(chance)[of]) + WORDS * group[of])[None]
+
+
+def numbers_of(stats, z):
+    """First and second moments of bounded functions of all that is drawn. (z has the tails of a t law,
+    whose eighth moments, the errors of fourth ones, nearly do not exist.)"""
+    found = [stats["logits"].precision[0] / 4, jnp.atleast_1d(stats["logits"].log_det)]
+    found += [stats["logits"].coefficients_times_precision.ravel() / 2, z.mean(0), z[0], z[0] * z[-1]]
+    found = [jnp.tanh(x) for x in found] + [jnp.exp(stats["topics"].log[:, 0])]
+    found += [jnp.exp(stats["own"].log).ravel(), jnp.exp(stats["content"].log[:, 0])] if "own" in stats else []
+    found = jnp.concatenate(found)
+    return jnp.concatenate([found, found**2])
+
+
+@pytest.mark.parametrize("groups", [0, 2])
+def test_sweeps_leave_the_joint_law_as_it_is(groups):
+    """Words are drawn anew between sweeps: what is drawn then has its prior's moments. 6 standard errors of some 50
+    numbers, by batches: a false alarm in some 1e7."""
+    prior = prior_of(groups)
+    x = documents(groups, jnp.zeros((1, DOCS * LENGTH), int)).x
+
+    def marginal(key):
+        keys = jax.random.split(key)
+        stats = chain.drawn_stats(dict(prior.items()), keys[0])
+        return stats, drawn_z(stats, x, keys[1])
+
+    def turn(state, key):
+        keys = jax.random.split(key)
+        word = drawn_words(groups, *state, keys[0])
+        stats, z, _ = chain.sweep(groups, prior, documents(groups, word), (*state, jnp.zeros(())), keys[1])
+        return (stats, z), numbers_of(stats, z)
+
+    key = jax.random.split(jax.random.key(0), 4)
+    wanted = jax.jit(jax.vmap(lambda k: numbers_of(*marginal(k))))(jax.random.split(key[0], 20_000))
+    starts = jax.vmap(marginal)(jax.random.split(key[1], 50))
+    run = jax.jit(jax.vmap(lambda start, k: jax.lax.scan(turn, start, jax.random.split(k, 1000))[1]))
+    got = np.asarray(run(starts, jax.random.split(key[2], 50))).mean(1)
+    error = np.sqrt(got.var(0, ddof=1) / len(got) + np.var(wanted, 0) / len(wanted))
+    np.testing.assert_array_less(np.abs(got.mean(0) - wanted.mean(0)), 6 * error)
+
+
+def test_effects_are_of_the_chain(fit):  # noqa: F811
+    """Beside those at fitted topics: near in the mean; none of the chain with other documents or sweeps=0."""
+    both = [MODEL.effects(fit, key=jax.random.key(1), num_draws=40, sweeps=n) for n in (20, 0)]
+    assert np.max(np.abs(both[0].mean - both[1].mean) / both[1].sd) < 4
+    assert np.any(both[0].mean != both[1].mean)
+    other = MODEL.effects(fit, key=jax.random.key(1), num_draws=40, corpus=MODEL.data, table=TABLE)
+    np.testing.assert_array_equal(other.draws, both[1].draws)
+    with pytest.raises(ValueError, match="sweeps: expected"):
+        MODEL.effects(fit, key=jax.random.key(1), sweeps=-1)
+
+
+def test_topics_of_groups_are_drawn_too():
+    corpus, table, _ = simulated(3, docs=40, length=20)
+    model = vi.stm(K, corpus, table, "~ day", content="party", eta=0.3, content_eta=0.3)
+    fitted = vi.fit(vi.cavi(model), model.data, num_steps=5, key=jax.random.key(0))
+    found = model.effects(fitted, key=jax.random.key(0), num_draws=10, sweeps=5)
+    np.testing.assert_allclose(found.mean.sum(0), [1, 0], atol=1e-4)

@@ -1,0 +1,194 @@
+"""A chain of Gibbs sampling of the structural topic model that begins at q: shares of documents with the uncertainty of
+topics, coefficients and covariance.
+
+Draws of shares at fixed coefficients G are too narrow: their regression returns the G that they were drawn with. Where
+a share f of the information is missing (documents are short), the variance of effects is I^-1 / (1 - f), I that of
+known shares; composition at fixed G gives I^-1 (1 + f) (Rubin 1987, chapter 4). A chain that draws G given the shares
+and the shares given G adds all powers of f. One sweep:
+
+    z_d | G, L, beta, words:  Metropolis-Hastings from N(z; G' x_d, L^-1) exp(h_d z - z' S_d z / 2), q's own sites
+    topic of each word | z, beta;     beta | topics of words;     G, L | z, their conjugate conditionals
+
+Words' topics are drawn after z, whose conditional has them summed out (Tanner and Wong 1987; van Dyk and Park 2008).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.data.corpora.corpus import Corpus
+from vijax.families import MatrixNormalWishart, Product
+from vijax.families.vector.matrices import solve
+from vijax.models.structural.group_words import conditional, table_of
+from vijax.xla.compiler import step_jit
+
+BLOCK = 1 << 16
+"""Words that are drawn at once."""
+
+
+class Sites(NamedTuple):
+    """Factors of q(z) of each document that stand for its words, exp(linear z - z' precision z / 2), and q's mean."""
+
+    mean: Float[Array, "docs K"]
+    linear: Float[Array, "docs K"]
+    precision: Float[Array, "docs K K"]
+
+
+class Words(NamedTuple):
+    """Words of all documents, in blocks: the document, the word (of the table by group), and how often."""
+
+    document: Int[Array, "blocks B"]
+    word: Int[Array, "blocks B"]
+    count: Float[Array, "blocks B"]
+
+
+class Documents(NamedTuple):
+    """Data of a chain: covariates, sites, pairs of document and word, and all words one by one."""
+
+    x: Float[Array, "docs J"]
+    sites: Sites
+    pairs: Words
+    tokens: Words
+
+
+class Lengths(NamedTuple):
+    """Groups of words (0: they do not differ), sweeps before the first draw, and the number of draws."""
+
+    groups: int
+    before: int
+    number: int
+
+
+EACH = 3
+"""Sweeps from one draw to the next."""
+
+
+def documents_of(
+    corpus: Corpus, groups: int, logits: Any, mean: Float[np.ndarray, "docs K"], site: Float[np.ndarray, "docs K K"]
+) -> Documents:
+    """The documents of a corpus with covariates, at q(z_d) of these means, and precisions beside the prior's; `logits`
+    are the statistics of coefficients and precision for which q was found."""
+    of = np.repeat(np.arange(corpus.num_documents), np.diff(corpus.indptr))
+    covariates: Any = corpus.covariates
+    x = covariates[:, :-1] if groups else covariates
+    group = covariates[:, -1].astype(int) if groups else np.zeros(len(x), int)
+    word = np.asarray(corpus.indices) + corpus.vocab_size * group[of]
+    counts = np.asarray(corpus.counts)
+    tokens = _blocks(np.repeat(of, counts), np.repeat(word, counts), np.ones(counts.sum()))
+    natural = np.einsum("dkl,dl->dk", np.asarray(logits.precision) + site, mean)
+    linear = natural - x @ np.asarray(logits.coefficients_times_precision)
+    floats = lambda part: jnp.asarray(part, jnp.result_type(float))
+    sites = Sites(floats(mean), floats(linear), floats(site))
+    return Documents(floats(x), sites, _blocks(of, word, counts), tokens)
+
+
+def _blocks(document: np.ndarray, word: np.ndarray, count: np.ndarray) -> Words:
+    size = min(BLOCK, 1 << max(len(word) - 1, 0).bit_length())  # few sizes, so that few programs
+    missing = -len(word) % size
+    blocks = lambda x, kind: jnp.asarray(np.pad(x, (0, missing)).reshape(-1, size), kind)
+    return Words(blocks(document, jnp.int32), blocks(word, jnp.int32), blocks(count, jnp.result_type(float)))
+
+
+@functools.partial(step_jit, static_argnums=(0,))
+def drawn(
+    lengths: Lengths, prior: Product, stats: Any, documents: Documents, key: PRNGKeyArray
+) -> tuple[Float[Array, "S docs K"], Float[Array, ""]]:
+    """Draws of the shares from one chain, and how many of its proposals of z were accepted.
+
+    Args:
+      lengths: its length.
+      prior: of the globals.
+      stats: statistics of a draw of all globals, at which it begins.
+      documents: all documents.
+      key: random key.
+    """
+    step = functools.partial(sweep, lengths.groups, prior, documents)
+
+    def keep(state: Any, i: Array) -> Any:
+        state = jax.lax.fori_loop(i, i + EACH, at, state)
+        return state, jax.nn.softmax(state[1])
+
+    at = lambda i, state: step(state, jax.random.fold_in(key, i))
+    start = jax.lax.fori_loop(0, lengths.before, at, (stats, documents.sites.mean, jnp.zeros(())))
+    (_, _, accepted), found = jax.lax.scan(keep, start, lengths.before + EACH * jnp.arange(lengths.number))
+    return found, accepted / (lengths.before + EACH * lengths.number)
+
+
+def sweep(groups: int, prior: Product, documents: Documents, state: Any, key: PRNGKeyArray) -> Any:
+    """One sweep of a state: statistics of the globals, z, and the sum of the shares of accepted proposals."""
+    stats, z, accepted = state
+    key_z, key_topics, key_own, key_words = jax.random.split(key, 4)
+    table = table_of(groups, stats)
+    z, moved = _moved(stats["logits"], documents, table, z, key_z)
+    counts = _topics_of_words(documents.tokens, table, z, key_topics)
+    laws = conditional(groups, prior, stats, counts, key_own) | {"logits": given_z(prior["logits"], documents.x, z)}
+    return drawn_stats(laws, key_words), z, accepted + jnp.mean(moved)
+
+
+def drawn_stats(laws: Mapping[str, Any], key: PRNGKeyArray) -> dict[str, Any]:
+    """Statistics of a draw of each law."""
+    keys = dict(zip(sorted(laws), jax.random.split(key, len(laws)), strict=True))
+    return {name: law.sample_stats(keys[name]) for name, law in laws.items()}
+
+
+def given_z(prior: Any, x: Float[Array, "docs J"], z: Float[Array, "docs K"]) -> MatrixNormalWishart:
+    """The law of coefficients and precision given all z: prior and messages (x z', -x x' / 2, -z z' / 2, 1/2)."""
+    product = functools.partial(jnp.matmul, precision="highest")
+    message = product(x.T, z), -0.5 * product(x.T, x), -0.5 * product(z.T, z), 0.5 * len(z)
+    return MatrixNormalWishart(*(a + b for a, b in zip(jax.tree.leaves(prior), message, strict=True)))
+
+
+def _moved(
+    logits: Any, documents: Documents, table: Float[Array, "W K"], z: Float[Array, "docs K"], key: PRNGKeyArray
+) -> tuple[Float[Array, "docs K"], Any]:
+    """z after a step of Metropolis-Hastings with the prior times q's site as proposal, and which have moved."""
+    key_noise, key_accept = jax.random.split(key)
+    sites = documents.sites
+    linear = jnp.matmul(documents.x, logits.coefficients_times_precision, precision="highest") + sites.linear
+    factor = jnp.linalg.cholesky(logits.precision[None] + sites.precision)
+    noise = jax.random.normal(key_noise, z.shape, z.dtype)
+    at = lambda b, trans: solve(factor, b[..., None], trans=trans)[..., 0]
+    tried = at(at(linear, 0) + noise, 1)
+    excess = functools.partial(_excess, documents, table)
+    accepted = jnp.log(jax.random.uniform(key_accept, z.shape[:1], z.dtype)) < excess(tried) - excess(z)
+    return jnp.where(accepted[:, None], tried, z), accepted
+
+
+def _excess(documents: Documents, table: Float[Array, "W K"], z: Float[Array, "docs K"]) -> Float[Array, " docs"]:
+    """Log likelihood of the words of each document less the log of its site."""
+    sites, shares = documents.sites, jax.nn.softmax(z)
+    words = jnp.exp(table)
+
+    def add(total: Array, block: Words) -> Any:
+        chance = jnp.sum(shares[block.document] * words[block.word], 1)
+        found = jnp.where(block.count > 0, block.count * jnp.log(jnp.maximum(chance, 1e-37)), 0.0)
+        return total.at[block.document].add(found), None
+
+    found, _ = jax.lax.scan(add, jnp.zeros_like(z[:, 0]), documents.pairs)
+    site = jnp.sum(sites.linear * z, 1) - 0.5 * jnp.einsum("dk,dkl,dl->d", z, sites.precision, z, precision="highest")
+    return found - site
+
+
+def _topics_of_words(
+    tokens: Words, table: Float[Array, "W K"], z: Float[Array, "docs K"], key: PRNGKeyArray
+) -> Float[Array, "W K"]:
+    """Counts of words by topic, where the topic of every word is drawn."""
+    shares, words = jax.nn.softmax(z), jnp.exp(table)
+    topics = table.shape[1]
+
+    def add(total: Array, given: Any) -> Any:
+        block, key = given
+        below = jnp.cumsum(shares[block.document] * words[block.word], 1)
+        u = jax.random.uniform(key, below.shape[:1], below.dtype) * below[:, -1]
+        topic = jnp.minimum(jnp.sum(below <= u[:, None], 1), topics - 1)
+        return total.at[block.word * topics + topic].add(block.count), None
+
+    keys = jax.random.split(key, len(tokens.count))
+    return jax.lax.scan(add, jnp.zeros(table.size, z.dtype), (tokens, keys))[0].reshape(table.shape)
