@@ -56,7 +56,7 @@ def plain(shares, x):
 
 
 def run(name, seed):
-    """Of one corpus: coverage (by chain; at fitted topics; plain on expected shares; plain on the true ones), and more."""
+    """Of one corpus: coverage (by chain; at fitted topics; plain on expected and on true shares), and more."""
     corpus, table, beta, true_shares, effects = simulated(seed, *CASES[name])
     begun = time.process_time()
     model = vi.stm(len(beta), corpus, table, "~ party + day", eta=0.1)
@@ -100,7 +100,7 @@ def main(number=20, *more):
         for some, of in ((all_of, "all"), (clear, "no topics merged")):
             parts = ", ".join(f"{100 * np.mean([one[of] for one in some]):.1f}" for of in cover)
             chain, fixed = np.std([one["errors"] for one in some], (0, 2, 3))
-            print(f"{name}, {of}: {len(some)} corpora, {parts} %; sd of error / sd {chain:.2f}, {fixed:.2f}", flush=True)
+            print(f"{name}, {of} ({len(some)}): {parts} %; sd of error / sd {chain:.2f}, {fixed:.2f}", flush=True)
         for path in more:
             if path.endswith(".png"):
                 drawn(all_of, path)

@@ -12,6 +12,7 @@ from tests.programs import compiled
 from vijax.data import Corpus
 from vijax.families import DirichletStats, MatrixNormalWishartStats
 from vijax.families.scalar.beta import BetaStats
+from vijax.models.structural.doubts import notes_on
 from vijax.models.structural.effects import composed
 
 pytest.importorskip("formulae")
@@ -169,6 +170,9 @@ def test_what_a_fit_says(fit):
     assert effects.labels == ("Intercept", "party[R]", "day")
     np.testing.assert_allclose(effects.mean.sum(0), [1, 0, 0], atol=1e-5)  # shares sum to one
     assert str(effects).splitlines()[2].split()[0] == "party[R]"
+    assert (
+        str(effects).splitlines()[-1].startswith("Documents are short (43 words on average): intervals may be too nar")
+    )
     other = MODEL.effects(fit, "~ party", key=jax.random.key(1), num_draws=20)
     assert other.draws.shape == (200, K, 2)
     slopes = MODEL.coefficients(fit, key=jax.random.key(1))
@@ -178,6 +182,26 @@ def test_what_a_fit_says(fit):
     shares = fit.transform(MODEL.data, key=jax.random.key(2))
     assert [int(found[0]) for found in rows] == [int(np.argmax(shares[:, k])) for k in range(K)]
     assert MODEL.words(fit).shape == (1, K, V)
+
+
+def test_effects_are_of_the_chain(fit):
+    """Beside those at fitted topics: near in the mean, not the same; other documents are at fitted topics."""
+    found, fixed = (MODEL.effects(fit, key=jax.random.key(1), num_draws=20, **given) for given in ({}, {"sweeps": 0}))
+    assert 0.01 < np.max(np.abs(found.mean - fixed.mean) / fixed.sd) < 2
+    other = MODEL.effects(fit, key=jax.random.key(1), num_draws=20, corpus=MODEL.data, table=TABLE)
+    np.testing.assert_array_equal(other.draws, fixed.draws)
+    assert "sweeps=0" in fixed.notes[-1]
+    assert len(found.notes) == 1
+    with pytest.raises(ValueError, match="sweeps: expected"):
+        MODEL.effects(fit, key=jax.random.key(1), sweeps=-1)
+
+
+def test_intervals_that_may_be_too_narrow_are_named():
+    (said,) = notes_on(Corpus.from_counts([[10, 14], [50, 20]]), 300)
+    assert said.startswith("Documents are short (47 words on average): intervals may be too narrow.")
+    assert notes_on(Corpus.from_counts([[50, 0], [20, 30]]), 0) == ()
+    (said,) = notes_on(Corpus.from_counts([[50, 20]]), 300, 0.04)
+    assert said.startswith("The chain accepted 4 % of its proposals")
 
 
 def test_new_documents_are_described_by_training(fit):
@@ -222,8 +246,11 @@ def test_algorithms_of_ctm_find_the_topics(name):
     step, batch = ({}, {}) if name == "map" else ({"step_size": vi.step_size.constant(0.3)}, {"batch_size": 50})
     fit = vi.fit(getattr(vi, name)(model, **step), model.data, num_steps=15, key=jax.random.key(0), **batch)
     gaps = np.abs(np.asarray(model.words(fit)).mean(0)[:, None] - truth["topics"][None]).sum(-1)
-    assert gaps[linear_sum_assignment(gaps)].mean() < 0.5
+    order = linear_sum_assignment(gaps)
+    assert gaps[order].mean() < 0.5
     assert np.all(np.isfinite(fit.trace["elbo"]))
+    effects = model.effects(fit, key=jax.random.key(0), num_draws=20, sweeps=40)
+    assert np.abs(effects.mean[:, 1:] - effects_of(truth)[order[1]]).max() < 0.1
 
 
 def test_steps_by_words_are_the_same():

@@ -1,17 +1,14 @@
-"""The chain behind effects of the structural topic model: a joint test (Geweke 2004), and documents of 25 words."""
+"""The chain behind effects of the structural topic model: a joint test (Geweke 2004), and a conditional by hand."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import vijax as vi
-from tests.models.test_stm import MODEL, TABLE, K, effects_of, fit, simulated  # noqa: F401
 from vijax.families import Beta, Dirichlet, MatrixNormalWishart, Product
 from vijax.models.structural import chain
 from vijax.models.structural.group_words import table_of
 
-pytest.importorskip("formulae")
 DOCS, LENGTH, WORDS, TOPICS = 6, 5, 3, 2
 
 
@@ -89,20 +86,15 @@ def test_sweeps_leave_the_joint_law_as_it_is(groups):
     np.testing.assert_array_less(np.abs(got.mean(0) - wanted.mean(0)), 6 * error)
 
 
-def test_effects_are_of_the_chain(fit):  # noqa: F811
-    """Beside those at fitted topics: near in the mean; none of the chain with other documents or sweeps=0."""
-    both = [MODEL.effects(fit, key=jax.random.key(1), num_draws=40, sweeps=n) for n in (20, 0)]
-    assert np.max(np.abs(both[0].mean - both[1].mean) / both[1].sd) < 4
-    assert np.any(both[0].mean != both[1].mean)
-    other = MODEL.effects(fit, key=jax.random.key(1), num_draws=40, corpus=MODEL.data, table=TABLE)
-    np.testing.assert_array_equal(other.draws, both[1].draws)
-    with pytest.raises(ValueError, match="sweeps: expected"):
-        MODEL.effects(fit, key=jax.random.key(1), sweeps=-1)
-
-
-def test_topics_of_groups_are_drawn_too():
-    corpus, table, _ = simulated(3, docs=40, length=20)
-    model = vi.stm(K, corpus, table, "~ day", content="party", eta=0.3, content_eta=0.3)
-    fitted = vi.fit(vi.cavi(model), model.data, num_steps=5, key=jax.random.key(0))
-    found = model.effects(fitted, key=jax.random.key(0), num_draws=10, sweeps=5)
-    np.testing.assert_allclose(found.mean.sum(0), [1, 0], atol=1e-4)
+def test_coefficients_given_z_are_bayesian_regression():
+    """Against the conjugate posterior by hand (Rowe 2003, section 8.4)."""
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=(9, 2)), rng.normal(size=(9, 2))
+    law = jax.jit(chain.given_z)(prior_of(0)["logits"], *map(jnp.asarray, (x, z)))
+    strength = 2 * np.eye(2) + x.T @ x
+    location = np.linalg.solve(strength, x.T @ z)
+    rate = 12 * np.eye(2) + z.T @ z - location.T @ strength @ location
+    read = jax.jit(lambda law: (law.strength, law.location, law.scale, law.degrees))
+    wants = strength, location, np.linalg.inv(rate), 12 + 9
+    for got, want in zip(read(law), wants, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

@@ -133,7 +133,8 @@ def _effects(model: Stm, seen: Seen, called: Mapping[int, str]) -> Iterator[Bloc
     """A table and a drawing of each column's effects."""
     effects, names, order = model.effects(seen.fit, key=seen.key), list(called.values()), list(called)
     each = [x[order] for x in (effects.mean, effects.sd, effects.low, effects.high)]
-    note = f"On the share of each topic, by {effects.design.formula.partition('~')[2].strip()}."
+    by = f"On the share of each topic, by {effects.design.formula.partition('~')[2].strip()}."
+    note = " ".join([by, *effects.notes])
     for j, label in enumerate(effects.labels):
         if label != "Intercept":
             rows = [

@@ -46,12 +46,14 @@ class Effects:
       draws: draws of the coefficients, (S, K, P).
       level: probability of the intervals.
       design: the formula as read, for other rows.
+      notes: sentences on intervals that may be too narrow; the printed table ends with them.
     """
 
     labels: tuple[str, ...]
     draws: Float[np.ndarray, "S K P"]
     level: float
     design: Design
+    notes: tuple[str, ...] = ()
 
     @property
     def mean(self) -> Float[np.ndarray, "K P"]:
@@ -98,7 +100,7 @@ class Effects:
         place = lambda row: "  ".join(
             cell.ljust(w) if i == 1 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
-        return printable("\n".join(map(place, [head, *lines])))
+        return printable("\n".join([*map(place, [head, *lines]), *self.notes]))
 
 
 def drawn_shares(logits: Any, local: Any, key: PRNGKeyArray, number: int) -> Float[Array, "docs S K"]:

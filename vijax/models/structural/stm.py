@@ -47,6 +47,7 @@ from vijax.models.structural import chain
 from vijax.models.structural import effects as of_effects
 from vijax.models.structural.completion import completed
 from vijax.models.structural.covariates import Covariates, check_rows, one_sided
+from vijax.models.structural.doubts import notes_on
 from vijax.models.structural.group_words import by_group
 from vijax.predict.questions import inferred_of_documents
 from vijax.topics.anchors import Anchored, anchor_words
@@ -123,7 +124,8 @@ class Stm(Model):
         Each draw of all documents' shares is regressed on the columns of the formula by least squares; ten draws of the
         coefficients, given each, are pooled (method of composition, Treier and Jackman 2008; `estimateEffect` of stm).
         For documents of training the draws are of a chain of Gibbs sampling that begins at q, in which topics,
-        coefficients and covariance are drawn too; three sweeps lie between two draws.
+        coefficients and covariance are drawn too; three sweeps lie between two draws. Fits of all algorithms
+        will do. Where intervals may be too narrow, `Effects.notes` and the printed table say so.
 
         Args:
           fit: fit of this model.
@@ -151,10 +153,12 @@ class Stm(Model):
         x = design.rows.x if formula is None and table is self.table else design.rows_of(table).x
         key_shares, key_effects = jax.random.split(key)
         if by_chain:
-            shares = self._draws_of_chain(fit, key_shares, sweeps, num_draws)
+            shares, accepted = self._draws_of_chain(fit, key_shares, sweeps, num_draws)
+            notes = notes_on(corpus, sweeps, accepted)
         else:
-            shares = self._draws(fit, corpus, key_shares, num_draws)
-        return of_effects.composed(shares, x, design, key_effects, level)
+            shares, notes = self._draws(fit, corpus, key_shares, num_draws), notes_on(corpus, 0)
+        found = of_effects.composed(shares, x, design, key_effects, level)
+        return dataclasses.replace(found, notes=notes)
 
     def find_thoughts(
         self, fit: Any, *, key: PRNGKeyArray, number: int = 3, corpus: Corpus | None = None
@@ -176,22 +180,25 @@ class Stm(Model):
         found = inferred_of_documents(read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key)
         return np.asarray(found)[:, :number]
 
-    def _draws_of_chain(self, fit: Any, key: PRNGKeyArray, sweeps: int, number: int) -> Float[np.ndarray, "docs S K"]:
-        """Draws of the shares of the documents of training from a chain that begins at a draw of q."""
+    def _draws_of_chain(
+        self, fit: Any, key: PRNGKeyArray, sweeps: int, number: int
+    ) -> tuple[Float[np.ndarray, "docs S K"], float]:
+        """Draws of the shares of the documents of training from a chain that begins at a draw of q, and the share of
+        its proposals that were accepted."""
         key_sites, key_start, key_chain = jax.random.split(key, 3)
         sites = inferred_of_documents(_sites, fit.alg.spec, fit.state.hyper, fit.posterior, self.data, key_sites)
         logits = fit.alg.spec.estimand.of("logits").point(fit.posterior["logits"])
         groups = len(self.covariates.groups)
         documents = chain.documents_of(self.data, groups, logits, *sites)
         laws = {name: _law_of(estimate) for name, estimate in fit.estimates.items()}
-        found, _ = chain.drawn(
+        found, accepted = chain.drawn(
             chain.Lengths(groups, sweeps, number),
             self.prior(fit.state.hyper),
             chain.drawn_stats(laws, key_start),
             documents,
             key_chain,
         )
-        return np.asarray(found).swapaxes(0, 1)
+        return np.asarray(found).swapaxes(0, 1), float(accepted)
 
 
 @dataclasses.dataclass(frozen=True)
