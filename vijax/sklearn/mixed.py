@@ -102,7 +102,7 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
     >>> table = pandas.DataFrame({"x": rng.normal(size=60), "g": np.repeat(list("abcdef"), 10)})
     >>> y = 2 * table.x + rng.normal(size=6)[np.repeat(np.arange(6), 10)] + 0.1 * rng.normal(size=60)
     >>> model = MixedModelRegressor("~ x + (1 | g)", random_state=0).fit(table, y)
-    >>> model.summary_.names, round(model.summary_.mean[1], 1), model.score(table, y) > 0.95
+    >>> model.summary_.names, round(float(model.summary_.mean[1]), 1), model.score(table, y) > 0.95
     (('Intercept', 'x', '1|g_sigma', 'sigma'), 2.0, True)
     """
 

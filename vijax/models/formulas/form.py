@@ -343,7 +343,7 @@ def _units(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.nd
 
 
 def _wanted(design: Design, law: Law, offset: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """What the columns are to give: the response, or the predictor of its mean."""
+    """The numbers that the columns are to give: the response, or the predictor of its mean."""
     if law.of_location:
         return design.y - offset
     if law.ordered:
@@ -362,6 +362,6 @@ def _least_squares(
     p = x.shape[1]
     table = np.concatenate([x, wanted.reshape(len(x), -1)], 1)
     rows = np.concatenate([np.sqrt(weights)[:, None] * table, np.eye(p, table.shape[1]) * little[:, None]])
-    found = np.linalg.qr(rows, mode="r")
-    found = found[:p] * np.where(np.diagonal(found)[:p] < 0, -1.0, 1.0)[:, None]
+    found = np.asarray(np.linalg.qr(rows, mode="r"))[:p]
+    found = found * np.where(np.diagonal(found) < 0, -1.0, 1.0)[:, None]
     return np.linalg.solve(found[:, :p], found[:, p:]).reshape(p, *wanted.shape[1:]), found[:, :p]
