@@ -86,17 +86,17 @@ def data_sets() -> list[Data]:
     ]
 
 
-def in_slots(data: Data, fit: vi.Fit, number: int) -> vi.Fit:
+def in_slots(make: Make, train: Any, fit: vi.Fit, number: int) -> vi.Fit:
     """The fit in so many slots, the largest components first, settled by `cavi`."""
-    q, num_slots = fit.posterior, len(jax.tree.leaves(fit.posterior["components"])[0])
-    priors = [vi.cavi(data.make(k)).spec.model for k in (num_slots, number)]
+    q, num_slots = fit.posterior, int(fit.trace["slots"][-1])
+    priors = [vi.cavi(make(k)).spec.model for k in (num_slots, number)]
     old, new = (m.prior({name: jnp.asarray(x) for name, x in m.hyper.items()}) for m in priors)
-    alg = vi.cavi(data.make(number))
+    alg = vi.cavi(make(number))
     if number != num_slots:
         q = laps.changed(axes_of(old, new), q, old, jnp.eye(number, num_slots), new)
     hyper = {name: jnp.asarray(x) for name, x in alg.spec.model.hyper.items()}
     state = state_at(alg.spec, hyper, q)
-    return vi.fit(alg, data.train, state=state, num_steps=500, tol=1e-7, key=jax.random.key(0))
+    return vi.fit(alg, train, state=state, num_steps=500, tol=1e-7, key=jax.random.key(0))
 
 
 def table_of_mixtures(keys: int, only: str) -> None:
@@ -109,7 +109,7 @@ def table_of_mixtures(keys: int, only: str) -> None:
                 began = time.process_time()
                 fit = vi.grow(data.make, data.train, start=start, key=jax.random.key(key))
                 spent, used = time.process_time() - began, int(fit.trace["in_use"][-1])
-                small = in_slots(data, fit, used)
+                small = in_slots(data.make, data.train, fit, used)
                 found[used] = max(found.get(used, -np.inf), float(small.elbo))
                 row(data, f"grow from K = {start}, key {key}", used, small, spent, fit)
         for number in sorted({*found, *([] if data.true is None else [data.true])}):

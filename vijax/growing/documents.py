@@ -13,12 +13,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import tree
 from vijax.contract.batch import Documents, Minibatch
 from vijax.families import Product
 from vijax.growing.laps import climb, counted
+from vijax.growing.restarts import first_words
 from vijax.growing.slots import STICKS, Axes
 from vijax.inference.compose import Algorithm
 from vijax.models.documents.hdp import LEAST, Shared, added
@@ -54,7 +56,7 @@ def divided(
       small: coordinate ascent of the small model.
       axes: see `slots.axes_of`.
       q: the posterior.
-      batches: all documents, along a leading axis.
+      batches: all documents, along a leading axis, and the words of each topic that they have.
       key: random key of the start of the small model.
       slot: the topic.
       alone: at the start one document, drawn by its words of the topic, is alone in a topic of the small model, and all
@@ -64,7 +66,7 @@ def divided(
     Returns:
       The posterior of the small model, and the size of each of its topics.
     """
-    shares = kept(alg.step, "shares", lambda step: step_jit(functools.partial(_shares, step)))(q, batches)
+    shares = kept(alg.step, "shares", lambda step: step_jit(functools.partial(_shares, step)))(q, batches.local)
     make = lambda step: step_jit(functools.partial(_words_of_topic, step, small.init))
     words = q[TOPICS].expected_stats().log
     start, batch = kept(small.step, "words of a topic", make)(words, shares, batches, key, slot, alone)
@@ -80,10 +82,9 @@ def merge_terms(alg: Algorithm, q: Product, batches: Minibatch) -> Float[Array, 
 def _merge_terms(step_of: weakref.ref, q: Product, batches: Minibatch) -> Array:
     step: Any = step_of()
     flat = lambda x: x.reshape(-1, *x.shape[2:])
-    gamma = jnp.concatenate([flat(x) for x in _shares(step_of, q, batches)])
+    words = jnp.concatenate([flat(x) for x in batches.local])
     weights = jnp.concatenate([flat(docs.weights) for docs in batches.data])
     shared = Shared.of(tree.as_arrays(step.spec.model.hyper), {STICKS: q[STICKS].expected_stats()})
-    words = jnp.maximum(gamma - shared.x, 0.0)
     total = lambda log_x, n: weights @ added(log_x, n)
     alone = total(shared.log_x, words)
     own = lambda a: jnp.logaddexp(shared.log_x, shared.log_x[a])
@@ -91,13 +92,17 @@ def _merge_terms(step_of: weakref.ref, q: Product, batches: Minibatch) -> Array:
     return jax.lax.map(into, jnp.arange(len(alone)))
 
 
-def _shares(step_of: weakref.ref, q: Product, batches: Minibatch) -> Any:
-    """The topics of documents, unnormalised: the locals of models of topics."""
+def _shares(step_of: weakref.ref, q: Product, local: Any) -> Any:
+    """The topics of documents, unnormalised."""
     step: Any = step_of()
-    spec = step.spec
-    hyper, stats = tree.as_arrays(spec.model.hyper), spec.point(q)
-    of = lambda batch: spec.model.local_elbo(hyper, stats, batch, jax.random.key(0), spec.estep).local
-    return jax.lax.map(of, batches)
+    shared = Shared.of(tree.as_arrays(step.spec.model.hyper), {STICKS: q[STICKS].expected_stats()})
+    return jax.tree.map(lambda words: shared.x + words, local)
+
+
+def moved(local: Any, change: Float[np.ndarray, "L K"]) -> Any:
+    """The words that documents have of each topic after a map of slots; None of other models."""
+    along = lambda words: jnp.tensordot(words, jnp.asarray(change, words.dtype), axes=(-1, 1), precision="highest")
+    return jax.tree.map(along, local)
 
 
 def _words_of_topic(
@@ -132,7 +137,8 @@ def _words_of_topic(
     start = jax.lax.cond(
         alone, lambda: _of_one(init(key, batch).posterior, model, key, batch), lambda: init(key, batch).posterior
     )
-    return start, jax.tree.map(lambda x: x[None], batch)
+    batch = jax.tree.map(lambda x: x[None], batch)
+    return start, batch._replace(local=first_words(model, batch))
 
 
 def _of_one(q: Product, model: Any, key: PRNGKeyArray, batch: Minibatch) -> Product:

@@ -22,7 +22,7 @@ from vijax.fitting.loader import as_loader
 from vijax.fitting.loop import stacked
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
-from vijax.growing import documents, laps
+from vijax.growing import documents, laps, restarts
 from vijax.growing.proposals import Proposal, apart, merge_gains, pairs_to_merge
 from vijax.growing.slots import STICKS, axes_of, has_counts, slots_in
 from vijax.growing.states import relabelled
@@ -145,6 +145,7 @@ class _Growth:
         self.of_documents = self.alg.spec.model.form.documents is not None
         self.is_chain = not self.of_documents and self._check_slots(size)
         self.q: Product
+        self.local = restarts.first_words(self.alg.spec.model, self.batches) if self.of_documents else None
         self.elbo = -np.inf
 
     # --- the start and the end ------------------------------------------------------------------------------------
@@ -182,8 +183,7 @@ class _Growth:
         """Components in order of their sizes, which sticks like best, where laps have changed it."""
         _, change = self._sorted(np.eye(self.num_slots))
         if np.any(np.diff(self.counts) > HELD):
-            q = laps.changed(self.axes, self.q, self.prior, jnp.asarray(change), self.prior)
-            self._try("sort", (), q)
+            self._try_change("sort", (), change)
 
     def merges(self) -> None:
         """Merges, until none of those that may gain is accepted."""
@@ -243,7 +243,7 @@ class _Growth:
             return np.asarray(merge_gains(self.axes, self.q, self.prior))
         name = documents.TOPICS
         of_words = merge_gains(tuple(x for x in self.axes if x[0] == name), *self._only(name))
-        return np.asarray(of_words + documents.merge_terms(self.alg, self.q, self.batches)) + NEAR
+        return np.asarray(of_words + documents.merge_terms(self.alg, self.q, self._data)) + NEAR
 
     def _only(self, name: str) -> tuple[Product, Product]:
         return Product({name: self.q[name]}), Product({name: self.prior[name]})
@@ -254,16 +254,14 @@ class _Growth:
             change[a] += change[b]
             change[b] = 0.0
         _, change = self._sorted(change)
-        q = laps.changed(self.axes, self.q, self.prior, jnp.asarray(change), self.prior)
-        return self._try("merge", [slot for pair in pairs for slot in pair], q)
+        return self._try_change("merge", [slot for pair in pairs for slot in pair], change)
 
     def _delete(self, slots: np.ndarray) -> np.ndarray | None:
         """The new places of the old slots, where it is accepted."""
         change = np.eye(self.num_slots)
         change[slots] = 0.0
         order, change = self._sorted(change)
-        q = laps.changed(self.axes, self.q, self.prior, jnp.asarray(change), self.prior)
-        return order if self._try("delete", slots, q) else None
+        return order if self._try_change("delete", slots, change) else None
 
     def _row_of(self, key: PRNGKeyArray, slot: int, at_random: bool) -> int:
         """An observation of a slot."""
@@ -292,18 +290,20 @@ class _Growth:
         keep[places] = 0.0
         order, keep = self._sorted(keep, put @ sizes)
         put = _permuted(order) @ put
+        shared = keep.copy()  # the words of documents go to the pieces by their sizes
+        shared[:, slot] += put @ sizes / np.sum(sizes)
         given = self.q, self.prior, jnp.asarray(keep), found, self._prior(small), jnp.asarray(put)
         q, gain = laps.filled(self.axes, *given)
         first = float(gain) + entropy  # what it gains before any lap
         if first < -FAR and not self.of_documents:
             self._note("birth", (slot,), first, False, 0)
             return None
-        return order if self._try("birth", [slot], q) else None
+        return order if self._try("birth", [slot], q, shared) else None
 
     def _birth_of_topics(self, key: PRNGKeyArray, slot: int, pieces: int, seed: int) -> np.ndarray | None:
         """As `_birth`, of a topic; from one document where `seed` is not below zero."""
         small, alone = self._small(pieces), seed >= 0
-        given = self.axes, self.q, self.batches, key, slot, alone, self.laps_each
+        given = self.axes, self.q, self._data, key, slot, alone, self.laps_each
         found, sizes = documents.divided(self.alg, small, *given)
         return self._put(slot, pieces, found, np.asarray(sizes), small, 0.0)
 
@@ -323,7 +323,7 @@ class _Growth:
             return None
         order = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
         q = laps.changed(self.axes, q, self.prior, jnp.asarray(_permuted(order)), self.prior)
-        return order if self._try("birth", [slot], q) else None
+        return order if self._try("birth", [slot], q, _permuted(order)) else None
 
     def _with_sticks(self, q: Product, slot: int, places: Array) -> Product:
         """Paths imply no sticks: each piece of a state has those of the state."""
@@ -333,28 +333,45 @@ class _Growth:
         ours = laps.changed(self.axes, self.q, self.prior, change, self.prior)
         return Product({**q, STICKS: ours[STICKS]})
 
-    def _try(self, move: str, components: Any, q: Product) -> bool:
-        """Takes a candidate that is better than the present fit after equally many laps; true where it did."""
-        found = laps.climb(self.alg, q, self.batches, self.key, self.elbo, self.laps_each)
+    def _try_change(self, move: str, components: Any, change: np.ndarray) -> bool:
+        """As `_try`, of a map of slots."""
+        q = laps.changed(self.axes, self.q, self.prior, jnp.asarray(change), self.prior)
+        return self._try(move, components, q, change)
+
+    def _try(self, move: str, components: Any, q: Product, change: np.ndarray) -> bool:
+        """Takes a candidate that is better than the present fit after equally many laps; true where it did. The words
+        that documents have of each topic follow a map of slots."""
+        found = self._climb(q, documents.moved(self.local, change), self.elbo, self.laps_each)
         taken, better = int(found.laps), float(found.elbo) > self.elbo
         if better:
-            ours = laps.climb(self.alg, self.q, self.batches, self.key, -np.inf, taken, True)
+            ours = self._climb(self.q, self.local, -np.inf, taken, True)
             taken += int(ours.laps)
             gain = float(found.elbo) - max(self.elbo, float(ours.elbo))
             better = gain > laps.settled(self.elbo)
             if better or float(ours.elbo) >= self.elbo:
-                self.q, self.elbo = (found if better else ours)[0], float((found if better else ours).elbo)
+                self._take(found if better else ours)
         else:
             gain = float(found.elbo) - self.elbo
         self.accepted += better
         self._note(move, tuple(map(int, components)), gain, better, taken)
         return better
 
+    def _climb(self, q: Product, local: Any, target: float, most: int, exactly: bool = False) -> laps.Climbed:
+        return laps.climb(self.alg, q, self.batches._replace(local=local), self.key, target, most, exactly)
+
+    def _take(self, found: laps.Climbed) -> None:
+        self.q, self.local, self.elbo = found.posterior, found.local, float(found.elbo)
+
     # --- what they share ------------------------------------------------------------------------------------------
     @property
     def num_slots(self) -> int:
         """K."""
         return slots_in(self.axes, self.prior)
+
+    @property
+    def _data(self) -> Any:
+        """All data, with the words that documents have of each topic."""
+        return self.batches._replace(local=self.local)
 
     @functools.cached_property
     def _rows_of(self) -> tuple[Any, laps.Rows]:
@@ -399,13 +416,12 @@ class _Growth:
         self.alg = self._algorithm(size)
         self.prior = self._prior(self.alg)
         self.q = laps.changed(self.axes, self.q, old, jnp.eye(size, size // 2), self.prior)
+        self.local = documents.moved(self.local, np.eye(size, size // 2))
         self._settle()
         return True
 
     def _settle(self) -> None:
-        found = laps.climb(self.alg, self.q, self.batches, self.key, -np.inf, self.laps_each)
-        if not (self.of_documents and float(found.elbo) < self.elbo):
-            self.q, self.elbo = found.posterior, float(found.elbo)
+        self._take(self._climb(self.q, self.local, -np.inf, self.laps_each))
 
     def _note(self, *said: Any) -> None:
         move, components, gain, accepted, taken = said

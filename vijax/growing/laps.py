@@ -14,6 +14,7 @@ from vijax import tree
 from vijax.contract.batch import Minibatch, weighted_sum
 from vijax.contract.init import Context
 from vijax.families import Categorical, MarkovChain, Product
+from vijax.growing import restarts
 from vijax.growing.slots import Axes, counts_of, joined, mapped, scored
 from vijax.inference.compose import Algorithm, state_at
 from vijax.models.energies.energy import energy_of
@@ -34,11 +35,13 @@ class Climbed(NamedTuple):
       posterior: q after them.
       elbo: the bound before the last step: never above that of q.
       laps: how many there were.
+      local: the words that documents have of each topic, of models of topics; else None.
     """
 
     posterior: Product
     elbo: Float[Array, ""]
     laps: Int[Array, ""]
+    local: Any
 
 
 def climb(
@@ -49,7 +52,7 @@ def climb(
     Args:
       alg: the algorithm, whose bound after a lap is exact.
       q: where it starts; what the algorithm remembers is begun anew.
-      batches: the batches of a lap, along a leading axis.
+      batches: the batches of a lap, along a leading axis; of documents with the words of each topic as `local`.
       key: random key.
       target: it also ends where there is no hope to come up to this.
       most: laps at most.
@@ -67,25 +70,28 @@ def _climb(
     start = state_at(spec, tree.as_arrays(spec.model.hyper), q)
 
     def lap(carry: tuple) -> tuple:
-        state, elbo, _, i, best = carry
-        one = lambda state, batch: step(jax.random.fold_in(key, state.step), state, batch)
-        after, info = jax.lax.scan(one, state, batches)
-        # An E-step that begins anew may find another optimum: then the laps before were better
-        better = info.elbo[-1] > best[1]
-        chosen = tree.select(better, state.posterior, best[0])
-        return after, info.elbo[-1], elbo, i + 1, (chosen, jnp.maximum(best[1], info.elbo[-1]))
+        state, local, elbo, _, i = carry
+
+        def one(state: Any, batch: Minibatch) -> tuple:
+            of_step = jax.random.fold_in(key, state.step)
+            if local is not None:
+                return restarts.step_from(step, of_step, i, state, batch)
+            after, info = step(of_step, state, batch)
+            return after, (info, None)
+
+        after, (info, found) = jax.lax.scan(one, state, batches._replace(local=local))
+        return after, found, info.elbo[-1], elbo, i + 1
 
     def goes_on(carry: tuple) -> Array:
-        _, elbo, before, i, _ = carry
+        _, _, elbo, before, i = carry
         gain = elbo - before
         more = (gain > settled(elbo)) & (elbo + HOPE * gain > target)
         return (i < most) & ((i < LEAST) | more | exactly)
 
     low = jnp.full((), -jnp.inf, start.step_size.dtype)
-    begun = start, low, low, jnp.int32(0), (q, low)
-    state, elbo, _, laps, best = jax.lax.while_loop(goes_on, lap, begun)
-    fell = elbo < best[1] - settled(best[1])
-    return Climbed(tree.select(fell, best[0], state.posterior), jnp.where(fell, best[1], elbo), laps)
+    begun = start, batches.local, low, low, jnp.int32(0)
+    state, local, elbo, _, laps = jax.lax.while_loop(goes_on, lap, begun)
+    return Climbed(state.posterior, elbo, laps, local)
 
 
 def settled(elbo: Any) -> Any:
