@@ -54,6 +54,74 @@ def test_components_that_hold_rows_are_found_before_the_first_step(config, capsy
         np.testing.assert_array_equal(other[name], whole[name])
 
 
+TOPICS = """
+[model]
+name = "hdp"
+num_topics = 4
+eta = 0.5
+grow = true
+
+[algorithm]
+name = "cavi"
+
+[data]
+path = {path}
+held_out = 0.0
+
+[fit]
+num_epochs = 2
+"""
+STATES = """
+[model]
+name = "hdp_hmm"
+num_states = 4
+grow = true
+emission.name = "unit_gaussian"
+
+[data]
+path = {path}
+group = "who"
+held_out = 0.0
+
+[fit]
+num_epochs = 2
+"""
+
+
+def write_documents(folder):
+    words = "red green blue sun", "cat dog cow hen"
+    draw = np.random.default_rng(0)
+    lines = [json.dumps({"text": " ".join(draw.choice(words[i % 2].split(), 12))}) for i in range(24)]
+    (folder / "rows.jsonl").write_text("\n".join(lines))
+    return folder / "rows.jsonl"
+
+
+def write_sequences(folder):
+    y = np.random.default_rng(0).normal(size=60) + 9 * (np.arange(60) // 10 % 2)
+    lines = ["who,y", *(f"{i // 20},{number:.6g}" for i, number in enumerate(y))]
+    (folder / "rows.csv").write_text("\n".join(lines))
+    return folder / "rows.csv"
+
+
+@pytest.mark.parametrize(
+    ("text", "write", "said"),
+    [(TOPICS, write_documents, "2 topics of 4 hold words"), (STATES, write_sequences, "2 states of 4 hold steps")],
+    ids=["hdp", "hdp_hmm"],
+)
+def test_so_are_topics_and_states(text, write, said, tmp_path, capsys):
+    path = tmp_path / "grown.toml"
+    path.write_text(text.format(path=json.dumps(str(write(tmp_path)))))
+    assert main(["fit", str(path), "--out", str(tmp_path / "run")]) == 0
+    assert f"Moves: {said}" in capsys.readouterr().err
+
+
+def test_seed_words_do_not_go_with_growth(tmp_path, capsys):
+    path = tmp_path / "grown.toml"
+    path.write_text(TOPICS.format(path=json.dumps(str(write_documents(tmp_path)))))
+    assert main(["fit", str(path), "--out", str(tmp_path / "run"), "--set", "model.seed_words=['a: red, sun']"]) == 2
+    assert "model.seed_words: expected none with model.grow" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("setting", "fragments"),
     [

@@ -201,3 +201,12 @@ def test_states_are_found_from_one() -> None:
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match=r"emission: expected at least two components, got 1"):
         hdp_hmm(unit_gaussian(1, dim=1))
+
+
+def test_a_mode_of_rows_is_refused() -> None:
+    """Of emissions alone it is a point as any other."""
+    with pytest.raises(ValueError, match=r"estimand: expected a distribution of .*, got mode\(\) of .*Use vijax\.cavi"):
+        vi.map(chain(3))
+    assert vi.compose(
+        chain(3), estimand={"components": vi.estimand.mode()}, step_size=vi.step_size.constant(1.0)
+    ).spec.is_point("components")

@@ -116,7 +116,9 @@ def test_states_are_recovered(algorithm):
     flip = int(means[0] > means[1])
     for states in (z.mode(), jnp.argmax(z.probs, -1)):
         assert np.mean((np.asarray(states) ^ flip)[data[1]] == truth[data[1]]) > 0.99
-    assert np.isfinite(fit.score(data, key=jax.random.key(0)).mean)
+    score = fit.score(data, key=jax.random.key(0))
+    assert np.isfinite(score.mean)
+    assert f"nats per step ({len(data[1])} sequences, {int(np.sum(data[1]))} steps)" in str(score)
 
 
 def test_score_of_known_parameters_is_the_evidence():

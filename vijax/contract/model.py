@@ -137,6 +137,7 @@ class Model(Remade):
       blocks: the globals' names in groups that can be updated at once, in the order of coordinate ascent; None: all
         at once.
       needs_prior: names of globals that data of any size leave undetermined, so that maximum likelihood is refused.
+      without_mode: names of globals whose posterior mode says nothing, so that a point of them is refused.
       locals: the way in which it finds the locals of its groups; by default `local_elbo` finds them by itself.
       by_entry: the globals of which a batch reads some entries only; else None.
       free: its free variables; None where every global has a prior of its family.
@@ -153,6 +154,7 @@ class Model(Remade):
     global_elbo: Callable[[Hyper, PyTree], Float[Array, ""]] | None = None
     blocks: tuple[tuple[str, ...], ...] | None = None
     needs_prior: tuple[str, ...] = ()
+    without_mode: tuple[str, ...] = ()
     locals: OfLocals = OfLocals()
     by_entry: ByEntry | None = None
     free: FreeVariables | None = None

@@ -23,7 +23,7 @@ from vijax.xla.precision import enable_x64
 
 
 class Score(NamedTuple):
-    """Log probability per word of held-out documents, in nats.
+    """Log probability per word of held-out documents, in nats; or per step of sequences.
 
     Attributes:
       mean: total log probability over total tokens.
@@ -32,6 +32,7 @@ class Score(NamedTuple):
       num_tokens: tokens of each of them that were scored.
       rows: the row of each of them in the corpus.
       num_skipped: documents too short to be scored.
+      units: the name of one document and of one token, as it is printed.
 
     >>> print(Score.of([-8.0, -30.0], [2, 8], num_skipped=1))
     -3.800 ± 0.080 nats per word (2 documents, 10 words; 1 too short)
@@ -43,14 +44,15 @@ class Score(NamedTuple):
     num_tokens: Int[np.ndarray, " docs"]
     rows: Int[np.ndarray, " docs"]
     num_skipped: int
+    units: tuple[str, str] = ("document", "word")
 
     @classmethod
-    def of(cls, log_probs, num_tokens, rows=None, num_skipped: int = 0) -> Score:
+    def of(cls, log_probs, num_tokens, rows=None, num_skipped: int = 0, units=("document", "word")) -> Score:
         """The score of documents from the log probability and the number of scored tokens of each."""
         log_probs, num_tokens = np.asarray(log_probs, np.float64), np.asarray(num_tokens, np.int64)
         rows = np.arange(len(log_probs)) if rows is None else np.asarray(rows)
         mean, standard_error = ratio_estimate(log_probs, num_tokens)
-        return cls(mean, standard_error, log_probs, num_tokens, rows, num_skipped)
+        return cls(mean, standard_error, log_probs, num_tokens, rows, num_skipped, tuple(units))
 
     @property
     def parts(self) -> tuple[np.ndarray, np.ndarray]:
@@ -64,8 +66,9 @@ class Score(NamedTuple):
 
     def __str__(self) -> str:
         skipped = f"; {self.num_skipped:,} too short" if self.num_skipped else ""
-        counts = f"{len(self.rows):,} documents, {self.num_tokens.sum():,} words"
-        return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per word ({counts}{skipped})"
+        group, token = self.units
+        counts = f"{len(self.rows):,} {group}s, {self.num_tokens.sum():,} {token}s"
+        return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per {token} ({counts}{skipped})"
 
 
 class Coherence(NamedTuple):

@@ -16,7 +16,7 @@ from vijax.contract.model import Model
 from vijax.contract.per_variable import PerVariable
 from vijax.families.construction import is_proper
 from vijax.inference.estep import CVB0, Amortised, Gibbs, MeanField, ProximalGradient, Structured
-from vijax.inference.estimand import Estimand, free_form
+from vijax.inference.estimand import Estimand, free_form, mode
 from vijax.inference.estimator import (
     batch_and_match,
     least_squares,
@@ -205,7 +205,11 @@ def check_blocks(model: Model, blocks: Any) -> None:
 
 
 def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
-    """Raises ValueError where an estimand forgets priors without which the model has no unique answer."""
+    """Raises ValueError where an estimand forgets priors without which the model has no unique answer, or asks for a
+    mode that says nothing."""
+    at_mode = [name for name in model.without_mode if isinstance(estimands.of(name), mode)]
+    expected = f"a distribution of {list(model.without_mode)}, whose modes are at the edge"
+    require(not at_mode, "estimand", expected, f"mode() of {at_mode}", "Use vijax.cavi or vijax.svi.")
     forgetful = any(choice.forgets_prior for choice in estimands.choices())
     hierarchical = forgetful and model.global_elbo is not None
     remedy = "Without their priors the upper globals have no data: use map."

@@ -15,6 +15,7 @@ from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
 from vijax.app.page.blocks import Block, Course, Heat, Strips, Table
 from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
 from vijax.app.settings.options import built, model_section
+from vijax.app.settings.sections import grow
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales, units_of
 from vijax.arguments import whole
@@ -108,6 +109,7 @@ HdpSettings = model_section(
     models.hdp_hmm,
     "sticky hidden Markov model of a hierarchical Dirichlet process",
     num_states=setting(10, "K, how many states may be used", whole(2)),
+    grow=grow("states", "num_states"),
     emission=section(EmissionConfig),
 )
 HDP = sequence_model(

@@ -14,19 +14,19 @@ from vijax.app.kinds.tables import TABLES, values
 from vijax.app.page.blocks import Block, Table
 from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
 from vijax.app.settings.options import built, chosen, model_section
-from vijax.app.settings.sections import EnergyAlgorithm
+from vijax.app.settings.sections import EnergyAlgorithm, grow
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales
 from vijax.arguments import whole
 from vijax.families.discrete import stick_breaking
 
-GROW = "find the number of components, at most num_components, by births, merges and deletes, before the first step"
+GROW = grow("components", "num_components")
 Settings = model_section(
     models.mixture,
     "finite mixture of any exponential family",
     without=("prior_as_point",),
     num_components=setting(5, "K, how many components", whole()),
-    grow=setting(False, GROW),
+    grow=GROW,
     emission=section(EmissionConfig),
     init=section(InitConfig),
 )
@@ -79,7 +79,7 @@ DpSettings = model_section(
     learn=("concentration",),
     without=("prior_as_point",),
     num_components=setting(20, "T, where sticks are truncated", whole()),
-    grow=setting(False, GROW),
+    grow=GROW,
     emission=section(EmissionConfig),
     init=section(InitConfig),
 )

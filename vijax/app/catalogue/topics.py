@@ -19,7 +19,7 @@ from vijax.app.page.views import thinned
 from vijax.app.rows.by_row import RowScore
 from vijax.app.rows.doc_topics import commonest_words
 from vijax.app.settings.options import built, chooser, model_section, settings_in
-from vijax.app.settings.sections import DocumentAlgorithm, lazy, row_section
+from vijax.app.settings.sections import DocumentAlgorithm, grow, lazy, row_section
 from vijax.app.settings.units import covariance_of
 from vijax.arguments import EVEN, Argument
 from vijax.evaluate import npmi
@@ -111,6 +111,7 @@ HdpSettings = model_section(
     learn=("alpha", "gamma", "eta"),
     num_topics=50,
     eta=0.1,
+    grow=grow("topics", "num_topics"),
     **SEEDED,
 )
 HdpEstep = chooser(

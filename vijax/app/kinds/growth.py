@@ -14,6 +14,9 @@ from vijax.growing.grow import grow
 from vijax.growing.proposals import Proposal
 from vijax.inference.compose import state_at
 
+SIZES = "num_components", "num_states", "num_topics"
+"""Settings that are the number of slots."""
+
 
 def check(config: Config) -> None:
     """Raises ConfigError at settings that do not go with it."""
@@ -21,6 +24,8 @@ def check(config: Config) -> None:
         return
     if config.algorithm.name != "cavi":
         raise ConfigError(f"algorithm.name: expected cavi with model.grow, got {config.algorithm.name}")
+    if getattr(config.model, "seed_words", ()):
+        raise ConfigError("model.seed_words: expected none with model.grow, whose topics are born without them")
     if config.fit.restarts != 1:
         raise ConfigError(f"fit.restarts: expected 1 with model.grow, got {config.fit.restarts}")
 
@@ -29,15 +34,16 @@ def begun(config: Config, data: Data, algorithm: Any, arranged: Any, say: Any) -
     """The state from which a run begins; None without `model.grow`. Moves that are accepted are said."""
     if not getattr(config.model, "grow", False):
         return None
-    size, key = config.model.num_components, jax.random.fold_in(jax.random.key(config.fit.seed), 2)
+    (things,) = (name for name in SIZES if hasattr(config.model, name))
+    size, key = getattr(config.model, things), jax.random.fold_in(jax.random.key(config.fit.seed), 2)
 
     def make(number: int) -> Any:
-        return config.listing.build(dataclasses.replace(config.model, num_components=number), data)
+        return config.listing.build(dataclasses.replace(config.model, **{things: number}), data)
 
     def told(proposal: Proposal) -> None:
         if proposal.accepted and proposal.components:
             say(f"Moves: {proposal}")
 
     fit = grow(make, arranged, key=key, slots=size, most=size, callbacks=[told])
-    say(f"Moves: {fit.trace['in_use'][-1]} components of {size} hold {config.listing.unit}s")
+    say(f"Moves: {fit.trace['in_use'][-1]} {things.removeprefix('num_')} of {size} hold {config.listing.per}s")
     return state_at(algorithm.spec, tree.as_arrays(algorithm.spec.model.hyper), fit.posterior)

@@ -208,6 +208,13 @@ def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
     )
 
 
+def grow(things: str, most: str) -> Any:
+    """The setting of moves before the first step."""
+    return setting(
+        False, f"find the number of {things}, at most {most}, by births, merges and deletes, before the first step"
+    )
+
+
 def lazy() -> tuple[Any, Any]:
     """The setting of steps of a few words, as of `row_section`."""
     unset = "; unset: where a batch holds less than half of all"

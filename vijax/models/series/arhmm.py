@@ -171,7 +171,7 @@ def score(form: Form, q: Estimates, data: PyTree) -> Any:
         q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
         y = np.asarray(y, np.float64)
         found = np.asarray(_log_densities(form, q, y, mask))
-        return Score.of(found, np.asarray(known_steps(form, y, mask)).sum(axis=1))
+        return Score.of(found, np.asarray(known_steps(form, y, mask)).sum(axis=1), units=sequences.UNITS)
 
 
 def _work(form: Form, q: Estimates, y: Array, mask: Array) -> int:

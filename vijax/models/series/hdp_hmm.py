@@ -80,7 +80,8 @@ def hdp_hmm(
       A `Model` with globals `sticks`, a Beta of shape (K - 1,), `initial`, `transition` and `components`, and
       hyperparameters `alpha`, `gamma` and `stickiness`. `vijax.families.discrete.stick_breaking.mean_weights(sticks)`
       are the weights of the states. Data and questions are those of `vijax.models.hmm`; `vijax.grow` finds how many
-      states are in use. `vijax.map` finds no weights: modes of rows of such small concentrations are at zero.
+      states are in use. `vijax.map` refuses it: modes of rows of such small concentrations are at zero, and say
+      nothing of the weights.
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
@@ -115,6 +116,7 @@ def hdp_hmm(
         prior=Given.of({**rows.prior({}), "sticks": sticks}),
         init=start,
         global_elbo=lambda hyper, stats: _of_rows(reference, hyper, stats),
+        without_mode=("sticks", "initial", "transition"),
         blocks=(("initial", "transition", "components"), ("sticks",)),
     )
 

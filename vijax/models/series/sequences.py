@@ -72,6 +72,10 @@ def check_values(
         )
 
 
+UNITS = "sequence", "step"
+"""What is scored, as it is printed."""
+
+
 def score_of(densities: Callable[..., Array], q: Estimates, data: PyTree) -> Any:
     """The held-out score of sequences, nats per step with a standard error over sequences, from their log densities
     `densities(q, y, mask)` in float64."""
@@ -81,7 +85,7 @@ def score_of(densities: Callable[..., Array], q: Estimates, data: PyTree) -> Any
     with enable_x64(True):
         q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
         found = densities(q, np.asarray(y, np.float64), np.asarray(mask, bool))
-    return Score.of(np.asarray(found), mask.sum(axis=1))
+    return Score.of(np.asarray(found), mask.sum(axis=1), units=UNITS)
 
 
 class Steps(NamedTuple):
