@@ -59,7 +59,9 @@ def test_the_best_of_all_starts_is_found() -> None:
             found = turned(batch, turn)
             batch = batch._replace(local=restarts.words_of(found.local, x))
     phi, log_x = np.exp(np.asarray(stats["topics"].log)), np.log(np.asarray(x))
-    in_order = lambda said, docs: np.concatenate([np.asarray(b)[np.asarray(d.weights) > 0] for b, d in zip(said, docs)])
+    in_order = lambda said, docs: np.concatenate(
+        [np.asarray(b)[np.asarray(d.weights) > 0] for b, d in zip(said, docs, strict=True)]
+    )
     rows = np.concatenate([_rows(docs, vocab) for docs in batch.data])
     assigned = np.eye(num_topics)[list(itertools.product(range(num_topics), repeat=vocab))]  # (256, V, K)
     best = np.array([ascended(phi, c, log_x, np.einsum("svk,v->sk", assigned, c)).max() for c in rows])

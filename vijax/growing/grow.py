@@ -222,7 +222,7 @@ class _Growth:
         left, number = [int(k) for k in self.used if self.counts[k] >= 2], 0
         ways = [
             (FEW, False),
-            *([] if self.is_chain else [(FEW, True)]),
+            (FEW, True),
             *([(MANY << (quiet - 1), False)] if quiet else []),
         ]
         while left and not self.stopped:
@@ -231,7 +231,7 @@ class _Growth:
                 key_birth, number = jax.random.fold_in(key, number), number + 1
                 if self.counts[slot] < (2 if by_row else 2 * pieces):
                     continue
-                by_slot = by_row and not self.of_documents
+                by_slot = by_row and not (self.of_documents or self.is_chain)
                 seed = self._row_of(key_birth, slot, quiet > 0) if by_slot else int(by_row) - 1
                 born = self._birth_of_states if self.is_chain else self._birth
                 born = self._birth_of_topics if self.of_documents else born
@@ -308,12 +308,12 @@ class _Growth:
         return self._put(slot, pieces, found, np.asarray(sizes), small, 0.0)
 
     def _birth_of_states(self, key: PRNGKeyArray, slot: int, pieces: int, seed: int) -> np.ndarray | None:
-        """As `_birth`, of a state of a chain."""
+        """As `_birth`, of a state of a chain; from one stretch of steps where `seed` is not below zero."""
         if (pieces > FEW and self.num_slots - len(self.used) < pieces) or not self._make_room(pieces - 1):
             return None
         free = np.setdiff1d(np.arange(self.num_slots), self.used)
         places = jnp.asarray(np.append(slot, free[: pieces - 1]))
-        q, gain = relabelled(self.alg, self.q, self.batches, key, slot, places)
+        q, gain = relabelled(self.alg, self.q, self.batches, key, slot, places, seed >= 0)
         q = self._with_sticks(q, slot, places)
         sizes = np.asarray(laps.counted(self.axes, q, self.prior), float)
         if np.sum(sizes[np.asarray(places)] >= HELD) < 2:

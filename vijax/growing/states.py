@@ -1,7 +1,7 @@
 """Births in hidden Markov models: the steps of one state divided among several (Hughes, Stephenson and Sudderth 2015).
 
-The likeliest state of each step is relabelled where it is the one to be divided, by k-means on the observations; the
-paths that result give the globals, transitions included.
+The likeliest state of each step is relabelled where it is the one to be divided: by k-means on the observations, or a
+stretch of a sequence becomes a state of its own. The paths that result give the globals, transitions included.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax import tree
 from vijax.contract.batch import Minibatch
@@ -25,10 +25,18 @@ from vijax.xla.compiler import kept, step_jit
 
 ROUNDS = 100
 """Rounds of Lloyd's algorithm at most."""
+LENGTHS = 4, 8, 16, 32, 64
+"""Steps of a stretch that becomes a state."""
 
 
 def relabelled(
-    alg: Algorithm, q: Product, batches: Minibatch, key: PRNGKeyArray, slot: int, places: Int[Array, " J"]
+    alg: Algorithm,
+    q: Product,
+    batches: Minibatch,
+    key: PRNGKeyArray,
+    slot: int,
+    places: Int[Array, " J"],
+    by_stretch: bool = False,
 ) -> tuple[Product, Float[Array, ""]]:
     """The globals of the likeliest paths in which the steps of a state are divided; the gain of `slots.scored` by it.
 
@@ -36,16 +44,18 @@ def relabelled(
       alg: an algorithm of the model.
       q: the posterior.
       batches: all data, along a leading axis.
-      key: random key of k-means.
+      key: random key of k-means, or of the stretch.
       slot: the state that is divided.
       places: the slots of its pieces.
+      by_stretch: the steps of a stretch, drawn by its length and by the step in its middle, are the second piece, and
+        all others the first.
     """
     make = lambda step: step_jit(functools.partial(_relabelled, step))
-    return kept(alg.step, "relabelled", make)(q, batches, key, slot, places)
+    return kept(alg.step, "relabelled", make)(q, batches, key, slot, places, by_stretch)
 
 
 def _relabelled(
-    step_of: weakref.ref, q: Product, batches: Minibatch, key: PRNGKeyArray, slot: Any, places: Array
+    step_of: weakref.ref, q: Product, batches: Minibatch, key: PRNGKeyArray, slot: Any, places: Array, by_stretch: Any
 ) -> tuple[Product, Array]:
     step: Any = step_of()
     spec = step.spec
@@ -59,8 +69,28 @@ def _relabelled(
     inside = (path == slot) & (jnp.sum(chain.probs, -1) > 0.5) & (flat(batches.weights)[:, None] > 0)
     y = jax.tree.leaves(batch.data)[0]
     points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
-    labels = nearest_labels(key, points, inside.ravel().astype(points.dtype), len(places), ROUNDS).reshape(path.shape)
+    weights = inside.ravel().astype(points.dtype)
+    labels = jax.lax.cond(
+        by_stretch,
+        lambda: stretch(key, inside).astype(jnp.int32),
+        lambda: nearest_labels(key, points, weights, len(places), ROUNDS).reshape(path.shape).astype(jnp.int32),
+    )
     context = Context(energy, hyper, prior, batch)
     of_path = lambda path: context.implied_by({name: jax.vmap(lambda q, z: q.stats(z))(chain, path)})
     before, after = of_path(path), of_path(jnp.where(inside, places[labels], path))
     return after, scored(after, prior) - scored(before, prior)
+
+
+def stretch(key: PRNGKeyArray, inside: Bool[Array, "N T"]) -> Bool[Array, "N T"]:
+    """Steps about one that is drawn of those inside, in its sequence: a stretch of a length that is drawn too.
+
+    >>> drawn = stretch(jax.random.key(0), jnp.arange(300).reshape(3, 100) >= 100)
+    >>> int(jnp.sum(jnp.any(drawn, 1))), int(jnp.sum(drawn[0]))
+    (1, 0)
+    """
+    of_step, of_length = jax.random.split(key)
+    chosen = jax.random.categorical(of_step, jnp.where(inside.ravel(), 0.0, -jnp.inf))
+    length = jax.random.choice(of_length, jnp.array(LENGTHS))
+    sequence, step = jnp.divmod(chosen, inside.shape[1])
+    near = jnp.abs(2 * (jnp.arange(inside.shape[1]) - step) + 1) <= length
+    return near[None] & (jnp.arange(len(inside)) == sequence)[:, None]

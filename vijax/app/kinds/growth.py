@@ -14,8 +14,8 @@ from vijax.growing.grow import grow
 from vijax.growing.proposals import Proposal
 from vijax.inference.compose import state_at
 
-SIZES = "num_components", "num_states", "num_topics"
-"""Settings that are the number of slots."""
+HOLD = {"num_components": "rows", "num_states": "steps", "num_topics": "words"}
+"""Settings that are the number of slots; what slots hold."""
 
 
 def check(config: Config) -> None:
@@ -34,7 +34,7 @@ def begun(config: Config, data: Data, algorithm: Any, arranged: Any, say: Any) -
     """The state from which a run begins; None without `model.grow`. Moves that are accepted are said."""
     if not getattr(config.model, "grow", False):
         return None
-    (things,) = (name for name in SIZES if hasattr(config.model, name))
+    (things,) = (name for name in HOLD if hasattr(config.model, name))
     size, key = getattr(config.model, things), jax.random.fold_in(jax.random.key(config.fit.seed), 2)
 
     def make(number: int) -> Any:
@@ -45,5 +45,5 @@ def begun(config: Config, data: Data, algorithm: Any, arranged: Any, say: Any) -
             say(f"Moves: {proposal}")
 
     fit = grow(make, arranged, key=key, slots=size, most=size, callbacks=[told])
-    say(f"Moves: {fit.trace['in_use'][-1]} {things.removeprefix('num_')} of {size} hold {config.listing.per}s")
+    say(f"Moves: {fit.trace['in_use'][-1]} {things.removeprefix('num_')} of {size} hold {HOLD[things]}")
     return state_at(algorithm.spec, tree.as_arrays(algorithm.spec.model.hyper), fit.posterior)
