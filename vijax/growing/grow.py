@@ -318,7 +318,7 @@ class _Growth:
         sizes = np.asarray(laps.counted(self.axes, q, self.prior), float)
         if np.sum(sizes[np.asarray(places)] >= HELD) < 2:
             return None
-        if float(gain) < -FAR:
+        if float(gain) < -FAR and seed < 0:  # a stretch is seldom all of one state before any lap
             self._note("birth", (slot,), float(gain), False, 0)
             return None
         order = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
@@ -386,6 +386,8 @@ class _Growth:
 
     @functools.cached_property
     def _counts_of(self) -> tuple[Any, np.ndarray]:
+        if self.is_chain and STICKS in self.q:  # transitions have what sticks add, sticks no more than tables
+            return self.q, np.asarray(laps.steps_in(self.alg, self.q, self.batches), float)
         return self.q, np.asarray(laps.counted(self.axes, self.q, self.prior), float)
 
     @property

@@ -134,6 +134,24 @@ def _rows(step_of: weakref.ref, q: Product, batches: Minibatch) -> Rows:
     return jax.lax.map(of, batches)
 
 
+def steps_in(alg: Algorithm, q: Product, batches: Minibatch) -> Float[Array, " K"]:
+    """The expected number of steps in each state of a chain."""
+    return kept(alg.step, "steps", lambda step: step_jit(functools.partial(_steps_in, step)))(q, batches)
+
+
+def _steps_in(step_of: weakref.ref, q: Product, batches: Minibatch) -> Array:
+    step: Any = step_of()
+    spec = step.spec
+    hyper, stats = tree.as_arrays(spec.model.hyper), spec.point(q)
+
+    def of(batch: Minibatch) -> Array:
+        found = spec.model.local_elbo(hyper, stats, batch, jax.random.key(0), spec.estep)
+        probs = next(iter(found.local.values())).probs
+        return jnp.tensordot(jnp.asarray(batch.weights, probs.dtype), jnp.sum(probs, 1), 1)
+
+    return jnp.sum(jax.lax.map(of, batches), 0)
+
+
 def classes_of(alg: Algorithm, q: Product, batches: Minibatch) -> Any:
     """The law of the one class of an observation, or of the states of a sequence, as shapes; None where its locals are
     others."""
