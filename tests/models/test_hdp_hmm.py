@@ -198,6 +198,20 @@ def test_states_are_found_from_one() -> None:
     np.testing.assert_allclose(means, [0, 9, 18], atol=0.5)
 
 
+@pytest.mark.slow
+def test_states_of_one_place_and_two_scales_are_found() -> None:
+    """No division of the steps by their places tells these apart: a stretch of steps does."""
+    rng = np.random.default_rng(0)
+    scales = np.repeat([0.3, 3.0, 0.3, 3.0], 25)
+    data = vi.models.pad(list(rng.normal(size=(3, 100, 1)) * scales[None, :, None]))
+    make = lambda k: hdp_hmm(vi.models.emission.full_gaussian(k, 1), stickiness=2.0)
+    fit = vi.grow(make, data, key=jax.random.key(0), slots=4, most=4, patience=1)
+    assert fit.trace["in_use"][-1] == 2
+    path = np.argmax(fit.locals(data, key=jax.random.key(0))["z"].probs, -1)
+    same = np.mean((path == path[0, 0]) == (scales < 1))
+    assert same > 0.95
+
+
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match=r"emission: expected at least two components, got 1"):
         hdp_hmm(unit_gaussian(1, dim=1))

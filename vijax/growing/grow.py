@@ -418,12 +418,14 @@ class _Growth:
         self.alg = self._algorithm(size)
         self.prior = self._prior(self.alg)
         self.q = laps.changed(self.axes, self.q, old, jnp.eye(size, size // 2), self.prior)
-        self.local = documents.moved(self.local, np.eye(size, size // 2))
+        self.local, self.elbo = documents.moved(self.local, np.eye(size, size // 2)), -np.inf
         self._settle()
         return True
 
     def _settle(self) -> None:
-        self._take(self._climb(self.q, self.local, -np.inf, self.laps_each))
+        found = self._climb(self.q, self.local, -np.inf, self.laps_each)
+        if float(found.elbo) >= self.elbo:  # else a bound that has settled differs by rounding
+            self._take(found)
 
     def _note(self, *said: Any) -> None:
         move, components, gain, accepted, taken = said
