@@ -72,7 +72,7 @@ def _climb(
     def lap(carry: tuple) -> tuple:
         state, local, elbo, _, i = carry
 
-        def one(state: Any, batch: Minibatch) -> tuple:
+        def one(state: Any, batch: Minibatch) -> tuple[Any, tuple[Any, Any]]:
             of_step = jax.random.fold_in(key, state.step)
             if local is not None:
                 return restarts.step_from(step, of_step, i, state, batch)
