@@ -46,7 +46,7 @@ class Words(NamedTuple):
 
     document: Int[Array, "blocks B"]
     word: Int[Array, "blocks B"]
-    count: Float[Array, "blocks B"]
+    times: Float[Array, "blocks B"]
 
 
 class Documents(NamedTuple):
@@ -89,11 +89,11 @@ def documents_of(
     return Documents(floats(x), sites, _blocks(of, word, counts), tokens)
 
 
-def _blocks(document: np.ndarray, word: np.ndarray, count: np.ndarray) -> Words:
+def _blocks(document: np.ndarray, word: np.ndarray, times: np.ndarray) -> Words:
     size = min(BLOCK, 1 << max(len(word) - 1, 0).bit_length())  # few sizes, so that few programs
     missing = -len(word) % size
     blocks = lambda x, kind: jnp.asarray(np.pad(x, (0, missing)).reshape(-1, size), kind)
-    return Words(blocks(document, jnp.int32), blocks(word, jnp.int32), blocks(count, jnp.result_type(float)))
+    return Words(blocks(document, jnp.int32), blocks(word, jnp.int32), blocks(times, jnp.result_type(float)))
 
 
 @functools.partial(step_jit, static_argnums=(0,))
@@ -168,7 +168,7 @@ def _excess(documents: Documents, table: Float[Array, "W K"], z: Float[Array, "d
 
     def add(total: Array, block: Words) -> Any:
         chance = jnp.sum(shares[block.document] * words[block.word], 1)
-        found = jnp.where(block.count > 0, block.count * jnp.log(jnp.maximum(chance, 1e-37)), 0.0)
+        found = jnp.where(block.times > 0, block.times * jnp.log(jnp.maximum(chance, 1e-37)), 0.0)
         return total.at[block.document].add(found), None
 
     found, _ = jax.lax.scan(add, jnp.zeros_like(z[:, 0]), documents.pairs)
@@ -188,7 +188,7 @@ def _topics_of_words(
         below = jnp.cumsum(shares[block.document] * words[block.word], 1)
         u = jax.random.uniform(key, below.shape[:1], below.dtype) * below[:, -1]
         topic = jnp.minimum(jnp.sum(below <= u[:, None], 1), topics - 1)
-        return total.at[block.word * topics + topic].add(block.count), None
+        return total.at[block.word * topics + topic].add(block.times), None
 
-    keys = jax.random.split(key, len(tokens.count))
+    keys = jax.random.split(key, len(tokens.times))
     return jax.lax.scan(add, jnp.zeros(table.size, z.dtype), (tokens, keys))[0].reshape(table.shape)
