@@ -187,7 +187,8 @@ def test_what_a_fit_says(fit):
 def test_effects_are_of_the_chain(fit):
     """Beside those at fitted topics: near in the mean, not the same; other documents are at fitted topics."""
     found, fixed = (MODEL.effects(fit, key=jax.random.key(1), num_draws=20, **given) for given in ({}, {"sweeps": 0}))
-    assert 0.01 < np.max(np.abs(found.mean - fixed.mean) / fixed.sd) < 2
+    # The chain moves the slope of `day` by 1.5 to 2.1 of its sd, over keys; exchanged topics move one by 8 or more.
+    assert 0.01 < np.max(np.abs(found.mean - fixed.mean) / fixed.sd) < 3
     other = MODEL.effects(fit, key=jax.random.key(1), num_draws=20, corpus=MODEL.data, table=TABLE)
     np.testing.assert_array_equal(other.draws, fixed.draws)
     assert "sweeps=0" in fixed.notes[-1]
