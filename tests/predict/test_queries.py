@@ -31,7 +31,7 @@ def test_a_hand_written_model_fills_four_of_its_fields():
     model = vi.Model({}, lambda hyper: PRIOR, bound, lambda hyper, key, prior, batch: prior)
     q = fitted(model).posterior["bias"]
     assert (float(q.alpha), float(q.beta)) == (4.0, 2.0)
-    assert len(dataclasses.fields(vi.Model)) == 14
+    assert len(dataclasses.fields(vi.Model)) == 15
     assert not model.queries
 
 
