@@ -68,7 +68,7 @@ def test_laps_alone_are_no_gain() -> None:
     growth = _Growth(line, vi.cavi, y, 6, 6, 3, ())
     growth.begin(jax.random.key(0), 3)
     before = growth.elbo
-    assert not growth._try("sort", (), growth.q)
+    assert not growth._try("sort", (), growth.q, np.eye(6))
     assert growth.elbo > before + 1e-3  # the laps did climb
     assert growth.proposals[-1].gain == 0
 
