@@ -209,15 +209,20 @@ def draw(folder: Path) -> None:
     from matplotlib.ticker import NullFormatter
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
-    for file in sorted(folder.glob("*.json")):
-        found = json.loads(file.read_text())
+    runs = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+    etas = sorted({run["eta"] for run in runs})
+    for run in runs:
+        look = {
+            "color": f"C{list(METHODS).index(run['method'])}",
+            "linestyle": ("-", "--", ":")[etas.index(run["eta"])],
+        }
         for axis, name in zip(axes, ("documents", "cpu_seconds"), strict=True):
-            x, y = ([point[what] for point in found["points"]] for what in (name, "score"))
-            axis.semilogx(x, y, marker=".", label=f"{found['method']}, eta {found['eta']}")
+            x, y = ([point[what] for point in run["points"]] for what in (name, "score"))
+            axis.semilogx(x, y, marker=".", label=f"{run['method']}, eta {run['eta']}", **look)
             axis.xaxis.set_minor_formatter(NullFormatter())
             axis.set_xlabel(name.replace("cpu_seconds", "CPU seconds").replace("documents", "documents seen"))
     axes[0].set_ylabel("held-out score, nats a word")
-    axes[1].legend(fontsize=6)
+    axes[1].legend(fontsize=7, handlelength=4, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(folder / "paper_run.png", dpi=150, bbox_inches="tight")
 
 
