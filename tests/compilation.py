@@ -24,7 +24,11 @@ if tuple(map(int, re.findall(r"\d+", jaxlib.__version__)[:2])) <= (0, 10):  # XL
     QUICK["xla_cpu_use_fusion_emitters"] = False
     DEFAULT["xla_cpu_use_fusion_emitters"] = True
 
-XLA_FLAGS = " ".join(f"--{name}={str(value).lower()}" for name, value in QUICK.items())
+ALONE = "--xla_cpu_multi_thread_eigen=false"
+"""There are as many test processes as cores. Besides, a run of 446 tests did not end once, and threads of XLA that wait
+for one another for ever, on machines of two cores, are a cause that others found."""
+
+XLA_FLAGS = " ".join([ALONE, *(f"--{name}={str(value).lower()}" for name, value in QUICK.items())])
 
 optimized_jit = functools.partial(jax.jit, compiler_options=DEFAULT)
 """`jax.jit` as users have it, whatever the flags: for a test of what XLA's optimiser makes of a program."""

@@ -12,7 +12,7 @@ import jax.experimental
 import pytest
 
 from tests import dear, first_cases, seeds
-from tests.compilation import XLA_FLAGS, keep_programs
+from tests.compilation import ALONE, XLA_FLAGS, keep_programs
 from tests.cost import Meter
 from tests.memory import Memory
 
@@ -23,15 +23,15 @@ if not hasattr(jax, "enable_x64"):  # before jax 0.8: the tests name it as later
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--first-cases", action="store_true", help="of each test function only the first and last case")
     parser.addoption(
-        "--half", type=int, choices=(0, 1), help="only every second test function, from the first or second"
+        "--part", type=first_cases.fraction, metavar="K/N", help="only every N-th test function, from the K-th"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any backend exists; commands that tests start inherit it. The slow checks run more than they compile, and
     run what users run; `XLA_FLAGS= pytest` has the fast suite do so too."""
-    if config.option.markexpr in ("not slow", "dear"):
-        os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
+    quick = config.option.markexpr in ("not slow", "dear")
+    os.environ.setdefault("XLA_FLAGS", XLA_FLAGS if quick else ALONE)
     keep_programs(config)
     config.pluginmanager.register(Meter(config))
     config.pluginmanager.register(Memory())
