@@ -241,6 +241,43 @@ def test_columns_that_give_the_response_exactly_leave_sigma_no_posterior(family,
     vi.glmm("y ~ x", TABLE | columns | {"y": columns["y"] + 1e-6 * TABLE["y"]}, family)
 
 
+GROUPED = {
+    "own": ("y ~ x + (1 | g)", lambda g, h, x: g**2 + x),
+    "slopes": ("y ~ (x | g)", lambda g, h, x: g**2 * x),
+    "crossed": ("y ~ 1 + (1 | g) + (1 | h)", lambda g, h, x: g**2 + np.exp(h)),
+}
+
+
+@pytest.mark.parametrize("family", ["gaussian", "t"])
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_that_give_the_response_exactly_leave_sigma_no_posterior(name, family):
+    """With columns Z of rank r < N the likelihood of y in their span, given spreads of groups, is of the order
+    sigma^-(N - r) at zero, by the r squared lengths that stay and the N - r that go: no prior that is positive there
+    has a posterior."""
+    text, of = GROUPED[name]
+    g, h, x = np.arange(300) // 30, np.arange(300) % 30 // 10, TABLE["x"][np.arange(300) % 24]
+    table = {"y": of(g, h, x), "x": x, "g": g, "h": h}
+    with pytest.raises(ValueError, match="a response that columns and groups do not give exactly, got y, which"):
+        vi.glmm(text, table, family)
+    vi.glmm(text, table | {"y": table["y"] + 1e-6 * (np.arange(300) == 299)}, family)  # in the group looked at last
+    vi.glmm(text, table | {"y": table["y"] + 1e-6 * (np.arange(300) == 299), "g": np.arange(300)[::-1] // 30}, family)
+
+
+@pytest.mark.parametrize("number", [4, 24])
+def test_groups_leave_sigma_a_posterior_where_their_rank_is_the_number_of_rows(number):
+    """And by scipy the likelihood of 24 rows in so many groups is of the order sigma^-(24 - rank) near zero."""
+    g = np.arange(24) % number
+    y, z = np.sqrt(g) - 2.0, np.eye(number)[g]
+    low, high = (stats.multivariate_normal(None, z @ z.T + s**2 * np.eye(24)).logpdf(y) for s in (1e-4, 1e-3))
+    assert abs((low - high) / np.log(10) - (24 - number)) < 1e-3
+    of_model = lambda: vi.glmm("y ~ 0 + (1 | g)", {"y": y, "g": g})
+    if number == 24:
+        assert of_model().names == ["1|g_sigma", "sigma"]
+    else:
+        with pytest.raises(ValueError, match="columns and groups do not give exactly"):
+            of_model()
+
+
 def test_as_many_columns_as_rows_have_a_posterior_and_so_have_columns_that_depend_on_each_other():
     """Priors of the coefficients hold them: the posterior of sigma is proper with as many rows as columns."""
     assert vi.glmm("y ~ x", {"y": [1.0, 3.0], "x": [0.0, 2.0]}).names == ["Intercept", "x", "sigma"]

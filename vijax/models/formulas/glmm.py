@@ -48,7 +48,7 @@ ENOUGH = {100: 3, 30: 5, 0: 11}
 MOST_NUMBERS = 2**29
 """Numbers of the rows of a table, with padding, at most."""
 EXACT, SOME = 1e-12, 200
-"""Errors of least squares that are rounding alone, in units of the response; some of the rows tell in most cases."""
+"""What least squares leave that is rounding alone, as a share of the response; rows that tell in most cases."""
 MOST_DENSE = 2000
 """Effects beside those of the largest factor, at most."""
 
@@ -391,22 +391,55 @@ def _check(design: formulas.Design, law: Law) -> None:
 
 
 def _check_errors(design: formulas.Design, weights: np.ndarray) -> None:
-    """Raises ValueError where the columns give the response exactly: the posterior of sigma then has no end at zero.
-    As many columns as rows leave it proper, by the priors of the coefficients."""
-    kept = weights > 0
-    x, y = design.rows.x[kept], (design.y - design.rows.offset)[kept]
-    if len(y) <= x.shape[1] or _left(x[:SOME], y[:SOME])[0] > EXACT:
-        return
-    left, rank = _left(x, y)
+    """Raises ValueError where columns and effects of groups give the response exactly: given the spreads of groups the
+    likelihood then grows as sigma^-(N - rank) towards zero, so that the posterior of sigma has no end there. Where the
+    rank is N it is proper, by the priors of coefficients and effects.
+
+    Ever more rows of the groups that have the most are looked at: of most tables the first tell that errors are left.
+    """
+    kept = np.flatnonzero(weights > 0)
+    ranks = [np.argsort(np.argsort(-np.bincount(of[kept]), kind="stable"))[of[kept]] for of in design.rows.groups]
+    order, size = kept[np.argsort(np.max([np.zeros(len(kept)), *ranks], 0), kind="stable")], SOME
+    while (left := _left(design, order[:size]))[0] <= EXACT and size < len(kept):
+        size *= 2
+    share, rank = left
+    expected = f"a response that columns{' and groups' if design.factors else ''} do not give exactly"
+    got = f"{design.response}, which they give to {share:.0e} of its size"
     remedy = "No error is left, and sigma would be zero. Leave out the column that the response was made from."
-    got = f"{design.response}, which they give to {left:.0e} of its size"
-    require(left > EXACT or len(y) <= rank, "table", "a response that columns do not give exactly", got, remedy)
+    if design.factors:
+        remedy = f"{remedy[:-1]}; where rows of a group repeat one response, keep one of them and leave out the group."
+    require(share > EXACT or len(kept) <= rank, "table", expected, got, remedy)
 
 
-def _left(x: np.ndarray, y: np.ndarray) -> tuple[float, int]:
-    """The largest error of least squares, in units of the largest response, and the rank of the columns."""
-    found, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
-    return float(np.abs(y - x @ found).max() / (np.abs(y).max() or 1.0)), int(rank)
+def _left(design: formulas.Design, rows: np.ndarray) -> tuple[float, int]:
+    """What least squares of some rows leave of the response, as a share of its size, and the rank of all columns.
+    Effects of the first factor are taken out group by group."""
+    columns = [design.rows.x[rows], (design.y - design.rows.offset)[rows, None]]
+    for z, groups in zip(design.rows.z[1:], design.rows.groups[1:], strict=True):
+        _, place = np.unique(groups[rows], return_inverse=True)
+        columns.insert(0, (np.eye(place.max() + 1)[place][..., None] * z[rows, None]).reshape(len(rows), -1))
+    table, rank = _unit(np.concatenate(columns, 1)), 0
+    for z, groups in zip(design.rows.z[:1], design.rows.groups[:1], strict=True):
+        z, order = _unit(z[rows]), np.argsort(groups[rows], kind="stable")
+        for own in np.split(order, 1 + np.flatnonzero(np.diff(groups[rows][order]))):
+            basis = _basis(z[own])
+            table[own] -= basis @ (basis.T @ table[own])
+            rank += basis.shape[1]
+    x, y = table[:, :-1], table[:, -1]
+    basis = _basis(x)
+    return float(np.linalg.norm(y - basis @ (basis.T @ y))), rank + basis.shape[1]
+
+
+def _unit(columns: np.ndarray) -> np.ndarray:
+    """Columns of length one, or zero."""
+    sizes = np.linalg.norm(columns, axis=0)
+    return columns / np.where(sizes > 0, sizes, 1.0)
+
+
+def _basis(columns: np.ndarray) -> np.ndarray:
+    """Orthonormal columns of the same span; what is shorter than `EXACT` is rounding."""
+    found, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    return found[:, sizes > EXACT]
 
 
 def _nodes(design: formulas.Design, weights: np.ndarray) -> int:
