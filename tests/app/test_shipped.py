@@ -119,7 +119,7 @@ def test_a_formula_is_proposed(tmp_path, monkeypatch):
     """For names of any letters; texts of few kinds are terms, those of many name groups."""
     pytest.importorskip("formulae")
     monkeypatch.chdir(tmp_path)
-    rows = (f"r{i};{i * i % 7},5;{'xy'[i % 2]};g{i % 9};{i % 5},25" for i in range(40))
+    rows = [f"r{i};{i * i % 7},5;{'xy'[i % 2]};g{i % 9};{i % 5},25" for i in range(40)]
     Path("p.csv").write_text("Nr;Fläche (m²);Lage;Ort;Preis (T€)\n" + "\n".join(rows))
     assert main(["init", "glmm", "--data", "p.csv"]) == 0
     config = load_config("p_glmm.toml")
@@ -131,6 +131,9 @@ def test_a_formula_is_proposed(tmp_path, monkeypatch):
     config = load_config("p_glmm.toml", ['model.priors=["Ort_sigma: half_normal 2"]'])
     with pytest.raises(ConfigError, match=r"model\.priors: expected one of \['Intercept', "):
         config.listing.build(config.model, data)
+    Path("p.csv").write_text("Nr;Fläche (m²);Lage;Ort;Preis (T€)\n" + "\n".join([*rows, "r;;x;g1;3,25"]))
+    with pytest.raises(ValueError, match=r"none of 'Fläche \(m²\)' in line 42 \(1 such\)\. Remove"):
+        load_data(config)  # though rows are held out at random
 
 
 def test_groups_and_missing_entries_are_for_models_that_have_them(table):

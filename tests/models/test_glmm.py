@@ -45,6 +45,26 @@ def test_a_formula_is_read_as_lme4_reads_it():
     assert [int(g[0]) for g in new.groups] == [-1, -1]
 
 
+def test_missing_values_are_told_by_column_and_row_as_the_user_counts_them(tmp_path):
+    holes = {"x": np.where(np.arange(24) < 7, np.nan, TABLE["x"]), "h": np.where(np.arange(24) == 9, None, TABLE["h"])}
+    said = (
+        r"table: expected values in all columns of the formula, got none of 'x' in rows 0, 1, 2, 3, 4, ... \(7 such\) "
+        r"and none of 'h' in row 9 \(1 such\), counted from 0\. .*table.dropna\(subset=\['x', 'h'\]\)"
+    )
+    for text in ("y ~ np.log(x**2) * h", "y ~ 1 + (x | g:h)"):
+        with pytest.raises(ValueError, match=said):
+            vi.glmm(text, TABLE | holes)
+        with pytest.raises(ValueError, match=said):
+            formula.read(text, TABLE).rows_of(TABLE | holes)
+    assert formula.read("y ~ h", TABLE | {"x": holes["x"]}).labels == ("Intercept", "h[v]", "h[w]")
+    assert formula.read("x ~ h", TABLE).rows_of({"x": [np.nan], "h": ["v"]}).x.tolist() == [[1, 1, 0]]
+    with pytest.raises(ValueError, match="none of 'x' in rows 0"):
+        formula.read("x ~ 1", TABLE).seen(holes)
+    (path := tmp_path / "holes.csv").write_text('y,h\n1,a\n2,\n"3",b\n4,NA\n5,a\n')
+    with pytest.raises(ValueError, match=r"none of 'h' in lines 3, 5 \(2 such\)\. Remove"):
+        vi.glmm("y ~ h", str(path))
+
+
 def test_splines_keep_their_knots_in_new_rows():
     design = formula.read("y ~ bs(x, df=4)", TABLE)
     np.testing.assert_allclose(design.rows_of({"x": TABLE["x"][:3]}).x, design.rows.x[:3])

@@ -84,11 +84,13 @@ class Frame:
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
-def _read(config: Any, path: str) -> Frame:
-    own = config.data
+def _read(config: Any, path: str, seen: bool = True) -> Frame:
+    """The table of a file; rows to predict (`seen` False) need no response."""
+    own, text = config.data, config.model.formula
     rows, digest = (own.num_rows, own.sha256) if path == own.path else (None, None)
     notes = Notes()
     found = read_columns(path, own.synthetic_seed, rows, dialect_of(own), digest, notes=notes)
+    formula.require_whole(formula.frame_of(found), text if seen else text.rpartition("~")[2])  # while lines are known
     return Frame(dict(found), notes=notes.texts())
 
 
@@ -151,7 +153,7 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     if column is not None:
         raise ConfigError("--column: for models of documents; a table must have the columns of the formula")
     if source is None or isinstance(source, str):
-        frame = _read(config, config.data.path if source is None else source)
+        frame = _read(config, config.data.path if source is None else source, seen=False)
     else:
         frame = Frame(dict(columns_of(source)))
     return New(frame, {"row": np.arange(frame.num_rows), **{k: v.tolist() for k, v in frame.found.items()}})

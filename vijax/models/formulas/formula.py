@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vijax.checks import require
+from vijax.data.tables.columns import FileColumns, are_missing, origin_of
 from vijax.data.tables.table_files import read_columns
 from vijax.extras import require_extra
 from vijax.models.formulas.laws import LAWS, Law
@@ -152,6 +153,7 @@ class Design:
     def seen(self, table: Any) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
         """The response of other rows, and their trials; ValueError where its column is missing."""
         frame = frame_of(table)
+        require_whole(frame, f"{self.formula.split('~')[0]} ~ 1")
         if self.levels:
             return _numbered(frame, self.response, self.levels), np.ones(len(frame))
         if self.observed.kind == "categoric" and self.response in frame:
@@ -165,9 +167,10 @@ class Design:
         """Other rows: splines have the knots of training, categories its levels.
 
         Raises:
-          ValueError: a column is missing, or has a value that no row of training has.
+          ValueError: a column is missing, has missing values, or a value that no row of training has.
         """
         frame = frame_of(table)
+        require_whole(frame, self.formula.split("~")[1])
         with _speaking("table", frame):
             common = None if self.common is None else self.common.evaluate_new_data(frame)
             x, offset, labels, _ = _columns(common, len(frame))
@@ -206,6 +209,7 @@ def read(formula: str, table: Any, law: Law = LAWS["gaussian"], base: str | None
     require(isinstance(formula, str), "formula", "text", type(formula).__name__)
     frame = frame_of(table)
     fixed, bars = split(formula)
+    require_whole(frame, formula)
     matrices = require_extra("formulae", "formula").design_matrices
     with _speaking("formula", frame):
         made = matrices(fixed, frame, na_action="error")
@@ -259,16 +263,47 @@ def _numbered(frame: Any, response: str, levels: tuple[str, ...]) -> np.ndarray:
 
 
 def frame_of(table: Any) -> Any:
-    """A table of pandas, for formulae."""
+    """A table of pandas, for formulae; that of a file has its lines as the index, and None for a missing cell."""
     pandas = require_extra("pandas", "formula")
     if isinstance(table, pandas.DataFrame):
         return table
+    if isinstance(table, FileColumns):
+        of = origin_of(table, "")
+        cells = {
+            name: np.where(are_missing(column), None, column) if column.dtype == object else column
+            for name, column in table.items()
+        }
+        return pandas.DataFrame(cells, pandas.Index(of.numbers, name=of.called))
     if isinstance(table, Mapping):
         return pandas.DataFrame(dict(table))
     if hasattr(table, "to_pandas"):
         return table.to_pandas()
     require(isinstance(table, str), "table", "columns by name, a table, or a path", type(table).__name__)
-    return pandas.DataFrame(dict(read_columns(table)))
+    return frame_of(read_columns(table))
+
+
+def require_whole(frame: Any, formula: str) -> None:
+    """Raises ValueError where columns that a formula names have missing values, with their rows: lines of a file, else
+    rows counted from 0. A formula without ~ is its right side."""
+    left, _, right = formula.rpartition("~")
+    fixed, bars = split(f"{left or 'y'} ~ {right}")
+    fixed = fixed if left else fixed.partition("~")[2]
+    describe = require_extra("formulae", "formula").model_description
+    with _speaking("formula", frame):
+        named = set().union(*(describe(terms).var_names for terms in (fixed, *(bar.terms for bar in bars))))
+    named.update(*(bar.factor.split(":") for bar in bars))
+    found = {name: np.flatnonzero(frame[name].isna()) for name in frame.columns if name in named}
+    found = {name: rows for name, rows in found.items() if len(rows)}
+    of_file = frame.index.name in ("line", "row")
+    called, places = (frame.index.name, frame.index) if of_file else ("row", range(len(frame)))
+    got = " and ".join(
+        f"none of {name!r} in {called}{'s' * (len(rows) > 1)} {', '.join(str(places[row]) for row in rows[:5])}"
+        f"{', ...' * (len(rows) > 5)} ({len(rows)} such)"
+        for name, rows in found.items()
+    )
+    remedy = f"Remove these rows, with pandas as table.dropna(subset={list(found)}), or fill them in."
+    got += "" if of_file else ", counted from 0"
+    require(not found, "table", "values in all columns of the formula", got, remedy)
 
 
 def _factor(name: str, bars: Sequence[tuple[Bar, Any]], frame: Any) -> tuple[Factor, np.ndarray, np.ndarray]:
@@ -292,7 +327,6 @@ def _names(frame: Any, factor: str) -> np.ndarray:
     columns = factor.split(":")
     for name in columns:
         require_column("table", name, frame)
-        require(not frame[name].isna().any(), "table", f"a group in each row of {name!r}", "missing values")
     texts = [_texts(frame[name].to_numpy()) for name in columns]
     found = texts[0]
     for more in texts[1:]:
