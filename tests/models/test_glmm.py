@@ -1,6 +1,7 @@
 """Regressions by a formula: against dense normal algebra, quadrature and lme4's published fits."""
 
 import dataclasses
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from tests.models.mixed_tables import CATTLE, SLEEP
 from tests.programs import compiled, names_since
 from vijax.models.formulas import formula, integrals, priors
 from vijax.models.formulas.form import correlated
+from vijax.models.formulas.glmm import Family, OfClasses
 from vijax.models.formulas.laws import LAWS
 
 pytest.importorskip("formulae")
@@ -483,6 +485,11 @@ def scipy_counts(name):
     of_counts = plain.pmf(COUNTS) / some * ((COUNTS > 0) | (kind != "hurdle"))
     aux = {name: x for name, x in {"psi": 0.6, "alpha": 1.5}.items() if name in law.aux}
     return law, aux, 0.6 * of_counts + 0.4 * (COUNTS == 0), (0.6 * plain.mean() / some)[:, 0]
+
+
+def test_families_are_the_laws():
+    assert set(get_args(Family)) == set(LAWS)
+    assert set(get_args(OfClasses)) == {name for name, law in LAWS.items() if law.categories}
 
 
 WITH_ZEROS = [name for name in LAWS if name.startswith(("zero_inflated", "hurdle"))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from vijax.arguments import Size
 from vijax.automatic.auto import auto
 from vijax.checks import require
 from vijax.extras import require_extra
-from vijax.models.formulas.glmm import Family, Glmm, Prediction, glmm
+from vijax.models.formulas.glmm import Family, Glmm, OfClasses, OfNumbers, Prediction, glmm
 from vijax.predict.summary import Summary
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
 from vijax.sklearn.parts.rows import weighed
@@ -107,18 +107,7 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
     """
 
     _: dataclasses.KW_ONLY
-    family: Literal[
-        "gaussian",
-        "t",
-        "poisson",
-        "negativebinomial",
-        "gamma",
-        "beta",
-        "zero_inflated_poisson",
-        "zero_inflated_negativebinomial",
-        "hurdle_poisson",
-        "hurdle_negativebinomial",
-    ] = "gaussian"
+    family: OfNumbers = "gaussian"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fits the model. A `ConvergenceWarning` says that the fit is not to be used.
@@ -186,7 +175,7 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
     """
 
     _: dataclasses.KW_ONLY
-    family: Literal["categorical", "cumulative"] = "categorical"
+    family: OfClasses = "categorical"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fits the model, as `MixedModelRegressor.fit` does, to the classes y.

@@ -25,11 +25,9 @@ from vijax.xla import keys
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import kept, quick_jit
 
-Family = Literal[
+OfNumbers = Literal[
     "gaussian",
     "t",
-    "bernoulli",
-    "binomial",
     "poisson",
     "negativebinomial",
     "gamma",
@@ -38,9 +36,10 @@ Family = Literal[
     "zero_inflated_negativebinomial",
     "hurdle_poisson",
     "hurdle_negativebinomial",
-    "cumulative",
-    "categorical",
 ]
+"""Laws of a response of one number a row."""
+OfClasses = Literal["categorical", "cumulative"]
+Family = Literal[OfNumbers, "bernoulli", "binomial", OfClasses]
 NODES = {0: 1, 1: 11, 2: 7, 3: 5}
 """Nodes a dimension of the quadrature over effects of a group, by their number; Laplace's approximation beyond."""
 ENOUGH = {100: 3, 30: 5, 0: 11}
