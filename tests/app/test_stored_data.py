@@ -8,8 +8,8 @@ import pytest
 import vijax as vi
 from vijax.app.cli import main
 from vijax.app.kinds.documents import new_documents
+from vijax.app.rows import transformed
 from vijax.app.rows.doc_topics import read_doc_topics
-from vijax.app.runs import results
 from vijax.app.settings.config import LISTINGS
 from vijax.data import prepare
 from vijax.data.streams import rows as rows_module
@@ -82,7 +82,7 @@ def test_a_run_on_documents_that_are_read_by_parts(documents, tmp_path, monkeypa
     assert main(["resume", str(other)]) == 0
     np.testing.assert_array_equal(np.asarray(vi.load(other).fit.posterior["topics"].concentration), topics)
     # All documents, some at a time, in the order of the files.
-    monkeypatch.setattr(results, "MOST_ROWS", 250)
+    monkeypatch.setattr(transformed, "AT_ONCE", 250)
     assert main(["transform", str(run), "--out", str(tmp_path / "all.csv")]) == 0
     rows = read_doc_topics(tmp_path / "all.csv")
     assert rows["document"] == [title for title, _ in documents]
@@ -92,6 +92,10 @@ def test_a_run_on_documents_that_are_read_by_parts(documents, tmp_path, monkeypa
     capsys.readouterr()
     assert main(["transform", str(run)]) == 2
     assert "name a file to write them to" in capsys.readouterr().err
+    done = []
+    found = vi.load(run).transform(tell=done.append)
+    assert (found["document"], done[-1]) == (rows["document"], 600)
+    np.testing.assert_allclose(found["share"][:, 1], rows["share_1"], atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from vijax.app.kinds.documents import new_documents
 from vijax.app.kinds.listing import Found, Listing, New, Seen, Tell
 from vijax.app.kinds.topic_names import labelled
 from vijax.app.page.exports import csv_text
@@ -20,6 +21,8 @@ from vijax.extras import require_extra
 from vijax.files import write_atomically
 
 Parts = Iterable[Mapping[str, Sequence[Any]]]
+AT_ONCE = 100_000
+"""Documents in memory at a time, where they are read by parts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +93,24 @@ def transformed(config: Any, seen: Seen, new: New, tell: Tell = lambda done: Non
     if config.listing.source.results == "doc_topics" and "topic" in found:  # of users items are recommended
         found = labelled(config, seen, found)
     return Transformed(found, new.beside, new.notes)
+
+
+def by_parts(config: Any, seen: Seen, tell: Tell) -> Iterator[Transformed]:
+    """The results for all documents of a run that are read by parts, in the order of the files, held-out ones among
+    them: `AT_ONCE` of them at a time."""
+    every = dataclasses.replace(seen.data.whole, chosen=None)
+    for first in range(0, every.num_documents, AT_ONCE):
+        rows = np.arange(first, min(first + AT_ONCE, every.num_documents))
+        new = new_documents(config.listing.source.columns, every.take(rows), first=first)
+        yield transformed(config, seen, new, lambda done, first=first: tell(first + done))  # type: ignore[misc]
+
+
+def joined(parts: Iterable[Transformed]) -> Transformed:
+    """The results of parts, one below the other."""
+    every = list(parts)
+    found = {name: np.concatenate([part.found[name] for part in every]) for name in every[0].found}
+    beside = {name: [x for part in every for x in part.beside[name]] for name in every[0].beside}
+    return Transformed(found, beside)
 
 
 def check_transforms(listing: Listing) -> None:

@@ -13,9 +13,10 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.app.kinds.listing import Data, New, Seen, Tell
+from vijax.app.kinds.sampled_documents import SampledDocuments
 from vijax.app.kinds.topic_names import names_of
 from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
-from vijax.app.rows.transformed import Transformed, check_transforms, transformed
+from vijax.app.rows.transformed import Transformed, by_parts, check_transforms, joined, transformed
 from vijax.app.runs.restored import again, at, restore
 from vijax.app.runs.run_end import end_of
 from vijax.app.runs.run_folder import made_by_another, read_run_config
@@ -76,7 +77,8 @@ class Run:
         Args:
           new: a path, a URL or an object: documents as `vijax.data.read` takes them; or a table, as a table of pandas,
             Arrow or polars, a mapping of columns, or a matrix in the order of `run.columns`. None: all of the run's
-            own data, held-out ones too, which are read again.
+            own data, held-out ones too, which are read again; of shards that are read by parts the results of all
+            are held, the documents are not.
           column: where a table of documents has its text; that of the run if None.
           tell: called now and then with the number of rows that are done.
 
@@ -90,7 +92,10 @@ class Run:
         """
         check_transforms(self.config.listing)
         with self.config.in_precision():
-            return transformed(self.config, self.seen, self._new(new, column), tell)
+            seen = self._again() if new is None else self.seen
+            if new is None and isinstance(seen.data.train, SampledDocuments):
+                return joined(by_parts(self.config, seen, tell))
+            return transformed(self.config, self.seen, self._new(new, column, seen), tell)
 
     def predict(self, new: Any, *, column: str | None = None) -> np.ndarray:
         """The prediction alone among the results of `transform`: the target of a regression; the number of the most
@@ -233,10 +238,13 @@ class Run:
             f"  posterior: {', '.join(self.seen.posterior)}"
         )
 
-    def _new(self, source: Any, column: str | None = None) -> New:
-        """A source, or all of the run's own data, which are read again."""
-        own = source is None
-        seen = self.seen._replace(data=again(self.folder, self.config, self.training)) if own else self.seen
+    def _again(self) -> Seen:
+        """The fit with the run's own data, which are read again."""
+        return self.seen._replace(data=again(self.folder, self.config, self.training))
+
+    def _new(self, source: Any, column: str | None = None, seen: Seen | None = None) -> New:
+        """A source, or all of the run's own data: those of `seen`, or else read again."""
+        seen = seen or (self._again() if source is None else self.seen)
         config = at(self.config, self.training if source is None else None)
         return config.listing.source.new(config, seen.data, source, column)
 

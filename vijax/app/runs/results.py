@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import numpy as np
 
 from vijax.app.kinds.documents import new_documents
 from vijax.app.kinds.listing import Listing, New, Seen
@@ -19,7 +17,7 @@ from vijax.app.page.views import thinned
 from vijax.app.progress import Counter, announced
 from vijax.app.rows.doc_topics import label_again, write_excerpts
 from vijax.app.rows.predicted import Draws, check_of_steps
-from vijax.app.rows.transformed import Transformed, check_new_file, check_transforms, transformed, write_parts
+from vijax.app.rows.transformed import Transformed, by_parts, check_new_file, check_transforms, transformed, write_parts
 from vijax.app.runs.loaded import Run, read
 from vijax.app.runs.restored import again, at, restore
 from vijax.app.runs.run_end import say_remarks
@@ -93,17 +91,9 @@ def _number_of(seen: Seen) -> int:
 
 def _written_by_parts(config: Config, seen: Seen, out: Path, say: Say) -> Path:
     """Writes the results of all documents of a run that are read by parts, in the order of the files, held-out ones
-    among them. `MOST_ROWS` of them are in memory at a time."""
-    every = dataclasses.replace(seen.data.whole, chosen=None)
-    number = every.num_documents
-    told = Counter(say, f"rows of {config.listing.source.results}", number)
-
-    def part(first: int) -> Transformed:
-        rows = np.arange(first, min(first + MOST_ROWS, number))
-        new = new_documents(config.listing.source.columns, every.take(rows), first=first)
-        return transformed(config, seen, new, lambda done: told(first + done))
-
-    write_parts(out, (part(first).columns() for first in range(0, number, MOST_ROWS)))
+    among them."""
+    told = Counter(say, f"rows of {config.listing.source.results}", _number_of(seen))
+    write_parts(out, (part.columns() for part in by_parts(config, seen, told)))
     return out
 
 
