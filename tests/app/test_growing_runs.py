@@ -112,7 +112,18 @@ def test_so_are_topics_and_states(text, write, said, tmp_path, capsys):
     path = tmp_path / "grown.toml"
     path.write_text(text.format(path=json.dumps(str(write(tmp_path)))))
     assert main(["fit", str(path), "--out", str(tmp_path / "run")]) == 0
-    assert f"Moves: {said}" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert f"Moves: {said}" in shown.err
+    if "topics" not in said:
+        return
+    lines = shown.out.splitlines()
+    assert ["%  " in line for line in lines[:3]] == [True, True, False]
+    assert lines[2] == "2 more topics hold no words"
+    assert main(["topics", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.splitlines()[2] == "2 more topics hold no words"
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "The 2 topics of 4 that hold words" in page
+    assert page.count("<tr id=") == 2
 
 
 def test_seed_words_do_not_go_with_growth(tmp_path, capsys):

@@ -194,6 +194,7 @@ def shares(
     found = shares_of_run(run, by, every, data, column, say_to_stderr)
     topics = next(block.topics for block in read_run(run).shown if isinstance(block, Topics))
     if out is None:
+        topics = [topic for topic in topics if topic.words]
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
         print(text(tables(found, by, topics, width), most=max(len(found.groups), len(topics))))
     else:

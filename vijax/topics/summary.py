@@ -11,6 +11,9 @@ from jaxtyping import Float
 
 from vijax.terminal import printable
 
+HELD = 0.5
+"""Words from which a topic holds some."""
+
 
 class Document(NamedTuple):
     """A typical document of a topic: its name, its beginning, and the topic's share of it."""
@@ -26,7 +29,7 @@ class Topic(NamedTuple):
     Attributes:
       number: its row in the posterior.
       share: its share of all the tokens, 0 to 1.
-      words: the most probable words.
+      words: the most probable words; none where it holds no words of the data.
       probabilities: probabilities of these words, descending.
       position: on the map of topics, within [-1, 1]^2.
       documents: the most typical ones.
@@ -46,7 +49,7 @@ class Topic(NamedTuple):
     @property
     def label(self) -> str:
         """The name, or the first three words."""
-        return self.name or " ".join(self.words[:3])
+        return self.name or " ".join(self.words[:3]) or "no words"
 
     @property
     def called(self) -> str:
@@ -60,6 +63,7 @@ def summarise(
     num_words: int = 12,
     documents: Sequence[Sequence[Document]] | None = None,
     coherence: Float[np.ndarray, " topics"] | None = None,
+    held: Float[np.ndarray, " topics"] | None = None,
 ) -> list[Topic]:
     """Topics from the Dirichlet concentrations of their words, largest first.
 
@@ -69,6 +73,8 @@ def summarise(
       num_words: number of words of each topic.
       documents: typical documents of each topic, in the order of the rows.
       coherence: coherence of each topic, likewise.
+      held: words that each topic holds, likewise: those with less than half a word are listed without words. None: all
+        have some.
 
     >>> topics = summarise(np.array([[9.0, 1.0, 5.0], [1.0, 30.0, 1.0]]), ["sun", "rain", "sea"], num_words=2)
     >>> [(topic.number, topic.words, round(topic.share, 3)) for topic in topics]
@@ -79,16 +85,17 @@ def summarise(
     probs = concentration / concentration.sum(axis=1, keepdims=True)
     shares = concentration.sum(axis=1) / concentration.sum()
     top = np.argsort(-probs, axis=1, kind="stable")[:, :num_words]
+    some = np.full(len(probs), True) if held is None or np.max(held) < HELD else np.asarray(held) >= HELD
     positions = layout(topic_distances(probs))
     return [
         Topic(
             number=int(k),
             share=float(shares[k]),
-            words=tuple(words[i] for i in top[k]),
-            probabilities=tuple(float(p) for p in probs[k, top[k]]),
+            words=tuple(words[i] for i in top[k]) if some[k] else (),
+            probabilities=tuple(float(p) for p in probs[k, top[k]]) if some[k] else (),
             position=(float(positions[k, 0]), float(positions[k, 1])),
-            documents=tuple(documents[k]) if documents is not None else (),
-            coherence=float(coherence[k]) if coherence is not None else math.nan,
+            documents=tuple(documents[k]) if documents is not None and some[k] else (),
+            coherence=float(coherence[k]) if coherence is not None and some[k] else math.nan,
         )
         for k in np.argsort(-shares, kind="stable")
     ]
@@ -156,9 +163,14 @@ def linked(shares: Float[np.ndarray, "docs topics"], least: float = 0.05) -> lis
 
 
 def topics_text(topics: Sequence[Topic], num_words: int = 10) -> str:
-    """One line per topic: number, share, name if it has one, words."""
-    names = (f"{topic.name}: " if topic.name else "" for topic in topics)
-    words = (name + " ".join(topic.words[:num_words]) for name, topic in zip(names, topics, strict=True))
-    return printable(
-        "\n".join(f"{t.number:4d}  {100 * t.share:5.1f}%  {said}" for t, said in zip(topics, words, strict=True))
-    )
+    """One line per topic: number, share, name if it has one, words; and one line for all that hold no words.
+
+    >>> print(topics_text(summarise(np.array([[9.0, 1.0], [0.1, 0.1]]), ["sun", "sea"], held=np.array([9.8, 0.0]))))
+       0   98.0%  sun sea
+    1 more topic holds no words
+    """
+    said = lambda topic: (f"{topic.name}: " if topic.name else "") + " ".join(topic.words[:num_words])
+    lines = [f"{topic.number:4d}  {100 * topic.share:5.1f}%  {said(topic)}" for topic in topics if topic.words]
+    if empty := sum(not topic.words for topic in topics):
+        lines.append("1 more topic holds no words" if empty == 1 else f"{empty} more topics hold no words")
+    return printable("\n".join(lines))

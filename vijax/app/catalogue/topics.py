@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from vijax import algorithms, models
 from vijax.app.kinds.documents import DOCUMENTS
 from vijax.app.kinds.listing import Found, Listing, Seen, Tell
-from vijax.app.kinds.topic_names import SEEDED, build_seeded
+from vijax.app.kinds.topic_names import SEEDED, build_seeded, words_held
 from vijax.app.page.blocks import Block, Heat, Table, Topics
 from vijax.app.page.views import thinned
 from vijax.app.rows.by_row import RowScore
@@ -58,8 +58,10 @@ def topics_block(seen: Seen, proportions: Proportions | None = None) -> Topics:
         seen.data.names,
         documents=typical_documents(seen.data.train, proportions),
         coherence=_coherence(probs, seen.data.train),
+        held=words_held(seen),
     )
-    return Topics("1 topic" if len(topics) == 1 else f"{len(topics)} topics", topics, topic_distances(probs))
+    number = sum(bool(topic.words) for topic in topics)
+    return Topics("1 topic" if number == 1 else f"{number} topics", topics, topic_distances(probs))
 
 
 def of_shares(shares: Float[np.ndarray, "docs K"]) -> Found:

@@ -84,8 +84,8 @@ def _topic(topic: Topic, explored: Explored) -> dict[str, Any]:
         "label": topic.label,
         "share": _number(topic.share),
         "coherence": _number(topic.coherence),
-        "words": leading.places.tolist(),
-        "logs": _fine(leading.log_probs),
+        "words": leading.places.tolist() if topic.words else [],
+        "logs": _fine(leading.log_probs) if topic.words else [],
         "alike": _alike(topic.number, explored.distances),
         "documents": [] if documents is None else _pairs(documents.typical[topic.number]),
     }

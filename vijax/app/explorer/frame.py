@@ -42,15 +42,17 @@ def sections(explored: Explored) -> str:
     left_out = explored.words.left_out
     rare = f" {left_out:,} rarer words are left out of this page." if left_out else ""
     choices = (f'<option value="{i}">{escape(group.by)}</option>' for i, group in enumerate(explored.groups))
+    topics = [topic for topic in explored.topics if topic.words]
+    of = f" of {len(explored.topics)} that hold words" if len(topics) < len(explored.topics) else ""
     return string.Template(_file("explorer.html")).substitute(
-        title="The topic" if len(explored.topics) == 1 else f"The {len(explored.topics)} topics",
+        title=("The topic" if len(topics) == 1 else f"The {len(topics)} topics") + of,
         weight=RELEVANCE,
-        map=bubble_map([_bubble(topic, explored.words) for topic in explored.topics]),
+        map=bubble_map([_bubble(topic, explored.words) for topic in topics]),
         about_words=f"Which topics use a word, and for how many of its uses.{rare}",
         about_documents=_about_documents(explored.documents, explored.sampled),
         about_groups=f" Made of {explored.sampled:,} documents, evenly spread. {ALL}" if explored.sampled else "",
         columns="".join(choices),
-        rows="".join(_row(topic, explored.words) for topic in explored.topics),
+        rows="".join(_row(topic, explored.words) for topic in topics),
         data=embedded(explored),
     )
 

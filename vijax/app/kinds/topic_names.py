@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from vijax.app.kinds.listing import Data, Found, Seen
 from vijax.app.page.blocks import Block, Table, Topics
@@ -72,6 +73,15 @@ def labelled(config: Any, seen: Seen, found: Found) -> Found:
     topics, places = np.unique(found["topic"], return_inverse=True)
     labels = np.array([label(int(topic)) for topic in topics], object)[places]
     return {"topic": found["topic"], "topic_label": labels, **found}
+
+
+def words_held(seen: Seen) -> Float[np.ndarray, " K"] | None:
+    """The words that each topic holds, by what its posterior has beyond the prior; None for models that use all topics,
+    and those that leave some empty are those that grow."""
+    if not hasattr(seen.settings, "grow"):
+        return None
+    prior = seen.model.prior(seen.fit.state.hyper)["topics"]
+    return np.sum(np.asarray(seen.posterior["topics"].concentration - prior.concentration, float), -1)
 
 
 def check_names(config: Any, entries: Mapping[str, Entry]) -> None:

@@ -231,7 +231,7 @@ def _shapes(block: Block) -> list[tuple[Any, int, int]]:
         size, longest = _side(block.height) * _side(block.width), max(map(len, block.images), default=0)
         return [(block.images, len(block.labels), longest), *((row, len(row), size) for row in block.images)]
     if isinstance(block, Topics):
-        words = [((topic.words, topic.probabilities), 2, max(1, len(topic.words))) for topic in block.topics]
+        words = [((topic.words, topic.probabilities), 2, len(topic.words)) for topic in block.topics]
         return [(block.distances, len(block.topics), len(block.topics)), *words]
     return []
 

@@ -22,10 +22,11 @@ def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
     """Names of files and figures of the blocks that are drawn."""
     for block in shown:
         if isinstance(block, blocks.Topics):
-            yield "topics", plots.topic_words(block.topics)
-            yield "sizes", plots.topic_sizes(block.topics)
-            yield "map", plots.topic_map(block.topics)
-            yield "similarity", plots.topic_similarity(np.asarray(block.distances), block.topics)
+            topics = [topic for topic in block.topics if topic.words]
+            yield "topics", plots.topic_words(topics)
+            yield "sizes", plots.topic_sizes(topics)
+            yield "map", plots.topic_map(topics)
+            yield "similarity", plots.topic_similarity(np.asarray(block.distances), topics)
         elif type(block) in DRAWN:
             yield blocks.file_name(block), DRAWN[type(block)](_plain(block))
 

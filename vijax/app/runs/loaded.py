@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.app.kinds.listing import Data, New, Seen, Tell
 from vijax.app.kinds.sampled_documents import SampledDocuments
-from vijax.app.kinds.topic_names import names_of
+from vijax.app.kinds.topic_names import names_of, words_held
 from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
 from vijax.app.rows.transformed import Transformed, by_parts, check_transforms, joined, transformed
 from vijax.app.runs.restored import again, at, restore
@@ -209,7 +209,8 @@ class Run:
             return drawn_ahead(self.seen, self.config.listing, self._new(new), key, num_draws, num_steps)
 
     def topics(self, num_words: int = 10) -> list[Topic]:
-        """The topics, largest first: number, share of all words, most probable words with their probabilities.
+        """The topics, largest first: number, share of all words, most probable words with their probabilities. Those
+        that a model with growth leaves empty have none.
 
         Raises:
           ConfigError: the model has no topics.
@@ -219,7 +220,7 @@ class Run:
             name = self.config.listing.name
             raise ConfigError(f"{self.folder}: a run of {name}, which has no topics; see: vijax summary {self.folder}")
         names, words = names_of(self.config), self.seen.data.names
-        found = summarise(np.asarray(topics.concentration), words, num_words)
+        found = summarise(np.asarray(topics.concentration), words, num_words, held=words_held(self.seen))
         return [topic._replace(name=names.get(topic.number, "")) for topic in found]
 
     def __repr__(self) -> str:

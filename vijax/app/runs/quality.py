@@ -23,8 +23,6 @@ from vijax.evaluate.metrics import Curves
 NO_CURVES = Curves(*[np.zeros(0)] * 5)
 SAME = 0.2
 """Jensen-Shannon distance below which two topics are called the same."""
-EMPTY = 1e-3
-"""Share of all words below which a topic is empty."""
 TITLE = "Is it any good?"
 
 
@@ -106,7 +104,7 @@ def _log_density(known: np.ndarray, x: np.ndarray) -> np.ndarray:
 def quality(seen: Seen, score: Any, curves: Curves, shown: list[Any]) -> tuple[list[blocks.Block], list[str]]:
     """A block for the page, and warnings to say: a fit no better than the plain alternative, a score that fell, topics
     that repeat."""
-    warnings = [*_fell(curves), *_repeated(shown, hasattr(seen.settings, "grow"))]
+    warnings = [*_fell(curves), *_repeated(shown)]
     plain = None if score is None or not np.isfinite(score.mean) else plain_of(seen, score)
     if plain is None:
         return ([blocks.Table(TITLE, ["remark"], [[warning] for warning in warnings])] if warnings else []), warnings
@@ -152,12 +150,12 @@ def _fell(curves: Curves) -> list[str]:
     ]
 
 
-def _repeated(shown: list[Any], may_be_empty: bool) -> list[str]:
-    """Topics that are the same; of those that have words, where a model leaves some empty by itself."""
+def _repeated(shown: list[Any]) -> list[str]:
+    """Topics that are the same, of those that have words."""
     said = []
     for block in shown:
         if isinstance(block, blocks.Topics):
-            used = [topic.number for topic in block.topics if topic.share > EMPTY or not may_be_empty]
+            used = [topic.number for topic in block.topics if topic.words]
             distances = np.asarray(block.distances)[np.ix_(used, used)] + np.eye(len(used))
             same = int((distances.min(axis=1, initial=1.0) < SAME).sum())
             if same:

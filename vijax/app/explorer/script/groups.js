@@ -89,6 +89,7 @@ function largest(group) {
   const rows = group.names.map((name, g) => {
     const order = group.share[g]
       .map((share, k) => [k, share / read.whole])
+      .filter(([k]) => topics.get(k).words.length)
       .sort((a, b) => b[1] - a[1])
       .slice(0, LARGEST);
     const chips = order.map(([k, share]) =>

@@ -5,7 +5,8 @@ const IN_TABLE = 8,
 function inOrder() {
   const value = (topic) => topic[state.sort] ?? -Infinity;
   const sign = state.down ? -1 : 1;
-  return [...read.topics].sort((a, b) => sign * (value(a) - value(b)) || a.number - b.number);
+  const some = read.topics.filter((topic) => topic.words.length);
+  return some.sort((a, b) => sign * (value(a) - value(b)) || a.number - b.number);
 }
 
 function order() {
