@@ -1,6 +1,7 @@
 """Runs on data at addresses, and on tables of which a part is held."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ import pytest
 import vijax as vi
 from vijax.app.cli import main
 from vijax.app.kinds.documents import new_documents
+from vijax.app.kinds.listing import Data, Seen
 from vijax.app.rows import transformed
 from vijax.app.rows.doc_topics import read_doc_topics
+from vijax.app.runs import results
 from vijax.app.settings.config import LISTINGS
 from vijax.data import prepare
 from vijax.data.streams import rows as rows_module
@@ -122,6 +125,14 @@ def test_results_by_parts_have_the_words_of_their_model(model, columns):
     found = new_documents(LISTINGS[model].source.columns, vi.data.read(np.eye(2, dtype=int)), first=3)
     assert list(found.beside) == columns
     assert found.beside[columns[0]] == [f"{columns[0]} 3", f"{columns[0]} 4"]
+
+
+@pytest.mark.parametrize(("model", "called"), [("lda", "documents"), ("hpf", "users"), ("plsa", "documents")])
+def test_rows_that_are_many_are_called_as_they_are(model, called, tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "MOST_ROWS", 2)
+    said, seen = [], Seen(None, Data(vi.data.read(np.eye(3, dtype=int)), None), None, None)
+    results.write_results(tmp_path, SimpleNamespace(listing=LISTINGS[model]), seen, said.append)
+    assert f"is left out, for 3 {called} are many" in said[0]
 
 
 ROWS = ["--set", "model.num_components=2", "model.emission.name=diagonal_gaussian", "data.sample=150"]

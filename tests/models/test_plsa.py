@@ -135,6 +135,7 @@ def test_minibatches_of_entries():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
+        (Corpus.from_counts(COUNTS), r"expected arrays, .* got a corpus\. .*plsa_entries"),
         (COUNTS, r"a triple \(documents, words, counts\), got ndarray"),
         ((np.array([0, 7]), np.array([0, 1]), np.ones(2)), r"documents in \[0, 5\), got \[7\] in entry \[1\]"),
         ((np.array([0, 1]), np.array([0, 6]), np.ones(2)), r"words in \[0, 6\)"),

@@ -16,6 +16,7 @@ from vijax.contract import intake
 from vijax.contract.batch import Minibatch, one_group
 from vijax.contract.intake import check_finite, check_lengths, check_numbers
 from vijax.contract.model import Model
+from vijax.data.corpora.corpus import Corpus
 from vijax.data.minibatch import Share, Shared
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
@@ -248,7 +249,9 @@ def as_loader(
         if isinstance(corpus, Shards):
             return document_loader(corpus, size or usual, seed, num_parts is not None)
         return CorpusLoader(corpus, size or usual, seed, num_parts is not None)
-    require(not isinstance(data, Shards), "data", "arrays, of a model whose groups are not documents", "documents")
+    got = "documents in shards" if isinstance(data, Shards) else "a corpus"
+    remedy = "Counts are corpus.to_scipy(), and the entries that plsa reads vijax.models.plsa_entries(corpus)."
+    require(not isinstance(data, Shards | Corpus), "data", "arrays, as this model reads no documents", got, remedy)
     if isinstance(data, Rows):
         _check_batch_size(batch_size, data.num_groups)
         size = _size_of_parts(data.num_groups, num_parts, batch_size)

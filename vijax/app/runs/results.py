@@ -50,8 +50,9 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
     if many:
         shown = min(SAMPLE, len(seen.data.train)) if is_sample else SAMPLE
         command = f"vijax transform {folder} --out {path.stem}.parquet"
+        called = listing.source.columns[0] if listing.of_documents else listing.unit
         page = f" The page shows {shown:,} of them, evenly spread." if excerpts else ""
-        say(f"Note: {path.name} is left out, for {number:,} {listing.unit}s are many; make it: {command}.{page}")
+        say(f"Note: {path.name} is left out, for {number:,} {called}s are many; make it: {command}.{page}")
         if excerpts is None:
             return
         path = sample

@@ -229,7 +229,7 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data, team: Alone) -
         except DataError:
             raise
         except ValueError as error:
-            where = f"{name} {'documents' if documents else 'rows'}, counted from 0 within them"
+            where = f"{name} {f'{config.listing.unit}s' if documents else 'rows'}, counted from 0 within them"
             raise ValueError(f"{config.data.path}, {where}: {error}") from error
 
 
