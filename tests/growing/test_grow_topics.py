@@ -55,16 +55,23 @@ def test_documents_gain_by_a_merge_what_their_terms_gain(growth: _Growth) -> Non
         np.testing.assert_allclose(found[i, j], wanted, rtol=1e-3, atol=0.05)
 
 
-@pytest.mark.parametrize("alone", [False, True])
-def test_a_birth_divides_the_words_of_one_topic(growth: _Growth, alone: bool) -> None:
-    """The topics of the small model hold as many words as documents have of that topic."""
-    slot = int(np.argmax(growth.counts))
+@pytest.mark.parametrize(("number", "alone"), [(1, False), (1, True), (2, False)])
+def test_a_birth_divides_the_words_of_topics(growth: _Growth, number: int, alone: bool) -> None:
+    """The topics of the small model hold as many words as documents have of these topics."""
+    slots = growth.used[:number]
     small = growth._small(2)
-    given = growth.axes, growth.q, growth._data, jax.random.key(1), slot, alone, 5
+    given = growth.axes, growth.q, growth._data, jax.random.key(1), np.isin(np.arange(8), slots), alone, 5
     q, sizes = documents.divided(growth.alg, small, *given)
     words = np.asarray(jax.tree.leaves(q["topics"])[0], np.float64) - 0.1
-    assert words.sum() == pytest.approx(words_of(growth)[1][:, slot].sum(), rel=0.1)
+    assert words.sum() == pytest.approx(words_of(growth)[1][:, slots].sum(), rel=0.1)
     assert np.all(np.asarray(sizes) > 0)
+
+
+def test_topics_are_near_that_documents_have_together(growth: _Growth) -> None:
+    n = words_of(growth)[1]
+    n = n[:, n.sum(0) > 1e-3]
+    found = np.asarray(documents.nearness(growth._data))[: n.shape[1], : n.shape[1]]
+    np.testing.assert_allclose(found, n.T @ n / np.outer(*2 * [np.linalg.norm(n, axis=0)]), rtol=1e-4)
 
 
 def check_bars(fit: vi.Fit) -> None:
@@ -78,15 +85,17 @@ def check_bars(fit: vi.Fit) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("start", [1, 12])
 def test_bars_are_found(start: int) -> None:
-    """From many topics; the bound never falls, from one too; data of the same shape compile nothing again."""
+    """From one topic, and from many; the bound never falls; data of the same shape compile nothing again."""
     fit = vi.grow(make, bars(0), key=jax.random.key(0), start=start)
     elbo = fit.trace["elbo"]
     assert np.all(np.diff(elbo) >= -1e-6 * np.abs(elbo[1:]))
     seen = programs.compiled()
     vi.grow(make, bars(0), key=jax.random.key(0), start=start)
     assert programs.names_since(seen) == []
-    if start == 12:  # from one topic it ends with seven, two bars of them in pieces
-        check_bars(fit)
+    check_bars(fit)
+    if start == 1:  # else it ends with seven, two bars of them in pieces
+        together = np.char.find(fit.trace["components"], " ") > 0
+        assert np.any(fit.trace["accepted"] & together & (fit.trace["move"] == "birth"))
 
 
 def test_other_models_of_documents_are_refused() -> None:

@@ -1,7 +1,9 @@
 """Births and merges of topics (after Hughes, Kim and Sudderth 2015).
 
 A birth divides the words that documents have of one topic: a document of these words alone, weighted by the share of
-the topic in each, is data for a small model, whose topics take the place of that one.
+the topic in each, is data for a small model, whose topics take the place of that one. So it does with the words of
+several topics that documents have together: where pieces of two topics have grown into one, no merge of two and no
+division of one can mend it.
 """
 
 from __future__ import annotations
@@ -45,11 +47,11 @@ def divided(
     q: Product,
     batches: Minibatch,
     key: PRNGKeyArray,
-    slot: int,
+    slots: Float[np.ndarray, " K"],
     alone: bool,
     most: int,
 ) -> tuple[Product, Float[Array, " J"]]:
-    """A small model of the words of one topic.
+    """A small model of the words of one topic, or of several.
 
     Args:
       alg: the algorithm.
@@ -58,8 +60,8 @@ def divided(
       q: the posterior.
       batches: all documents, along a leading axis, and the words of each topic that they have.
       key: random key of the start of the small model.
-      slot: the topic.
-      alone: at the start one document, drawn by its words of the topic, is alone in a topic of the small model, and all
+      slots: 1 at these topics, 0 at others.
+      alone: at the start one document, drawn by its words of them, is alone in a topic of the small model, and all
         others are in another; else the small model starts by itself.
       most: laps at most.
 
@@ -67,9 +69,10 @@ def divided(
       The posterior of the small model, and the size of each of its topics.
     """
     shares = kept(alg.step, "shares", lambda step: step_jit(functools.partial(_shares, step)))(q, batches.local)
-    make = lambda step: step_jit(functools.partial(_words_of_topic, step, small.init))
+    make = lambda step: step_jit(functools.partial(_words_of_topics, step, small.init))
     words = q[TOPICS].expected_stats().log
-    start, batch = kept(small.step, "words of a topic", make)(words, shares, batches, key, slot, alone)
+    given = words, shares, batches, key, jnp.asarray(slots, words.dtype), alone
+    start, batch = kept(small.step, "words of topics", make)(*given)
     found = climb(small, start, batch, key, -jnp.inf, most).posterior
     return found, counted(axes, found, small.spec.model.prior(tree.as_arrays(small.spec.model.hyper)))
 
@@ -99,20 +102,30 @@ def _shares(step_of: weakref.ref, q: Product, local: Any) -> Any:
     return jax.tree.map(lambda words: shared.x + words, local)
 
 
+@step_jit
+def nearness(batches: Minibatch) -> Float[Array, "K K"]:
+    """The cosine between the numbers of words that documents have of two topics."""
+    flat = lambda x: x.reshape(-1, *x.shape[2:])
+    weigh = lambda docs, words: flat(words) * flat(docs.weights)[:, None]
+    words = jnp.concatenate([weigh(*x) for x in zip(batches.data, batches.local, strict=True)])
+    words /= jnp.sqrt(jnp.maximum(jnp.sum(words**2, 0), LEAST))
+    return words.T @ words
+
+
 def moved(local: Any, change: Float[np.ndarray, "L K"]) -> Any:
     """The words that documents have of each topic after a map of slots; None of other models."""
     along = lambda words: jnp.tensordot(words, jnp.asarray(change, words.dtype), axes=(-1, 1), precision="highest")
     return jax.tree.map(along, local)
 
 
-def _words_of_topic(
+def _words_of_topics(
     step_of: weakref.ref,
     init: Any,
     words: Float[Array, "K V"],
     shares: Any,
     batches: Minibatch,
     key: PRNGKeyArray,
-    slot: Any,
+    slots: Float[Array, " K"],
     alone: Any,
 ) -> tuple[Product, Minibatch]:
     """The start of the small model, and its data as one batch."""
@@ -121,18 +134,18 @@ def _words_of_topic(
     table = jnp.exp(words - jnp.max(words, 0)).T
     flat = lambda x: x.reshape(-1, *x.shape[2:])
 
-    def of_topic(docs: Documents, shares: Float[Array, "D K"]) -> Documents:
+    def of_topics(docs: Documents, shares: Float[Array, "D K"]) -> Documents:
         def one(row: tuple) -> Array:
             words, counts, shares = row
             weights = table[words] * shares
-            return counts * weights[:, slot] / jnp.maximum(jnp.sum(weights, 1), LEAST)
+            return counts * (weights @ slots) / jnp.maximum(jnp.sum(weights, 1), LEAST)
 
         batch_size = docs_per_chunk(docs.words.shape[1], table.shape[1])
         given = docs.words, docs.counts.astype(table.dtype), shares
         return dataclasses.replace(docs, counts=jax.lax.map(one, given, batch_size=batch_size))
 
     one = merged_into_one(batches)
-    data = tuple(of_topic(docs, flat(x)) for docs, x in zip(one.data, shares, strict=True))
+    data = tuple(of_topics(docs, flat(x)) for docs, x in zip(one.data, shares, strict=True))
     batch = one._replace(data=data)
     start = jax.lax.cond(
         alone, lambda: _of_one(init(key, batch).posterior, model, key, batch), lambda: init(key, batch).posterior

@@ -57,10 +57,10 @@ def grow(
     """Fits a model of as many components as the data ask for: births, merges and deletes (Hughes and Sudderth 2013).
 
     A merge adds one component's data to another's; a delete hands a component's data to all others; a birth divides
-    the data of one, by a small model of its own: into two, and where nothing else has helped into more. A candidate is
-    given laps of the algorithm, and is accepted where its bound is above that of the present fit after equally many
-    laps. So the bound never falls. Moves go on in rounds, until `patience` rounds one after the other have accepted
-    none.
+    the data of one, by a small model of its own: into two, and where nothing else has helped into more; and then the
+    words of several topics, which documents have together. A candidate is given laps of the algorithm, and is accepted
+    where its bound is above that of the present fit after equally many laps. So the bound never falls. Moves go on in
+    rounds, until `patience` rounds one after the other have accepted none.
 
     The model has a fixed number of slots for components. Where they are full it is doubled, and the programs are
     compiled for the new number.
@@ -79,7 +79,8 @@ def grow(
         least.
       most: number of slots that is not exceeded; births that have no room are not tried.
       patience: rounds without an accepted move after which it ends. The first divides components in two, the second
-        also into eight, the third into sixteen, and so on: more find many small components.
+        also into eight, the third into sixteen, and so on: more find many small components. Of topics, four
+        together are divided into eight, then eight into sixteen.
       laps_each: laps at most that a candidate, or the fit between moves, is given.
       callbacks: called with each `Proposal`; one that returns true stops the run.
 
@@ -217,7 +218,7 @@ class _Growth:
         """Births in each component that holds two observations or more, the largest first.
 
         Each is divided in two, by the small model's own start, and from one observation alone, that which is explained
-        worst. After quiet rounds also into many, and from an observation at random.
+        worst. After quiet rounds also into many, a topic with those near it, and from an observation at random.
         """
         left, number = [int(k) for k in self.used if self.counts[k] >= 2], 0
         ways = [
@@ -274,38 +275,44 @@ class _Growth:
         """The new places of the old slots, where it is accepted."""
         weights, small = jnp.where(self.rows.slot == slot, self.rows.share, 0.0), self._small(pieces)
         found = laps.divided(small, self.axes, key, self.batches, weights, seed, self.laps_each)
-        return self._put(slot, pieces, found.posterior, np.asarray(found.sizes), small, float(found.entropy))
+        return self._put(
+            np.array([slot]), pieces, found.posterior, np.asarray(found.sizes), small, float(found.entropy)
+        )
 
     def _put(
-        self, slot: int, pieces: int, found: Product, sizes: np.ndarray, small: Algorithm, entropy: float
+        self, slots: np.ndarray, pieces: int, found: Product, sizes: np.ndarray, small: Algorithm, entropy: float
     ) -> np.ndarray | None:
-        """Tries the pieces of a slot, of the small model, in free slots."""
+        """Tries the pieces of some slots, of the small model, in these and in free slots."""
         held = np.argsort(-sizes)[: np.sum(sizes >= HELD)]
-        if len(held) < 2 or not self._make_room(len(held) - 1):
+        if len(held) < 2 or not self._make_room(len(held) - len(slots)):
             return None
-        places = np.append(slot, np.setdiff1d(np.arange(self.num_slots), self.used)[: len(held) - 1])
+        places = np.append(slots, np.setdiff1d(np.arange(self.num_slots), self.used))[: len(held)]
         put, keep = np.zeros((self.num_slots, pieces)), np.eye(self.num_slots)
-        put[slot] = 1.0  # pieces that hold next to nothing stay there
+        put[slots[0]] = 1.0  # pieces that hold next to nothing stay there
         put[:, held] = np.eye(self.num_slots)[:, places]
-        keep[places] = 0.0
+        keep[np.append(slots, places)] = 0.0
         order, keep = self._sorted(keep, put @ sizes)
         put = _permuted(order) @ put
         shared = keep.copy()  # the words of documents go to the pieces by their sizes
-        shared[:, slot] += put @ sizes / np.sum(sizes)
+        shared[:, slots] += (put @ sizes / np.sum(sizes))[:, None]
         given = self.q, self.prior, jnp.asarray(keep), found, self._prior(small), jnp.asarray(put)
         q, gain = laps.filled(self.axes, *given)
         first = float(gain) + entropy  # what it gains before any lap
         if first < -FAR and not self.of_documents:
-            self._note("birth", (slot,), first, False, 0)
+            self._note("birth", tuple(map(int, slots)), first, False, 0)
             return None
-        return order if self._try("birth", [slot], q, shared) else None
+        return order if self._try("birth", slots, q, shared) else None
 
     def _birth_of_topics(self, key: PRNGKeyArray, slot: int, pieces: int, seed: int) -> np.ndarray | None:
-        """As `_birth`, of a topic; from one document where `seed` is not below zero."""
+        """As `_birth`, of a topic and those nearest it, half as many as pieces; from one document where `seed` is not
+        below zero."""
         small, alone = self._small(pieces), seed >= 0
-        given = self.axes, self.q, self._data, key, slot, alone, self.laps_each
+        near = np.asarray(documents.nearness(self._data))[slot]
+        far = np.where(self.used == slot, -np.inf, -near[self.used])
+        slots = self.used[np.argsort(far, kind="stable")[: pieces // 2]]
+        given = self.axes, self.q, self._data, key, np.isin(np.arange(self.num_slots), slots), alone, self.laps_each
         found, sizes = documents.divided(self.alg, small, *given)
-        return self._put(slot, pieces, found, np.asarray(sizes), small, 0.0)
+        return self._put(slots, pieces, found, np.asarray(sizes), small, 0.0)
 
     def _birth_of_states(self, key: PRNGKeyArray, slot: int, pieces: int, seed: int) -> np.ndarray | None:
         """As `_birth`, of a state of a chain; from one stretch of steps where `seed` is not below zero."""
