@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import vijax as vi
@@ -57,6 +58,16 @@ def row(name: str, how: str, fit: vi.Fit, elbo: float, test: Corpus, spent: floa
     print(f"| {name} | {how} | {used_in(fit)} | {elbo:,.1f} | {score.mean:.3f} | {spent:.0f} |", flush=True)
 
 
+def row_of_peer(name: str, path: str, test: Corpus) -> None:
+    """A line of the table, of what benchmarks/peers_growing.py wrote: the same completion, at its mean topics."""
+    found = np.load(path)
+    weights = jnp.maximum(jnp.asarray(found["weights"]), 1e-6)  # alpha is 1
+    given = jnp.asarray(found["topics"]), weights, test
+    score = vi.evaluate.document_completion(*given, jax.random.key(0))
+    how = f"bnpy from K = {found['start']}"
+    print(f"| {name} | {how} | {len(weights)} | | {score.mean:.3f} | {found['spent']:.0f} |", flush=True)
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", default="", help="part of the name of a data set: the others are left out")
@@ -68,6 +79,8 @@ def main() -> None:
     p.add_argument("--most", type=int, default=64, help="slots at most")
     p.add_argument("--laps", type=int, default=100, help="laps at most that a candidate is given")
     p.add_argument("--patience", type=int, default=2, help="rounds without an accepted move")
+    p.add_argument("--export", help="write the documents to this file, for benchmarks/peers_growing.py, and end")
+    p.add_argument("--peers", nargs="*", default=[], help="score the files that it wrote, and end")
     a = p.parse_args()
     sets = {"10 bars": (bars(0), bars(1), 0.1, [1, 50], [10, 20])}
     if (found := papers(a.docs, a.docs // 5, a.vocab)) is not None:
@@ -75,6 +88,13 @@ def main() -> None:
     print("| data | how | topics in use | bound | held-out, nats a word | CPU s |\n|---|---|---|---|---|---|")
     for name, (train, test, eta, starts, given) in sets.items():
         if a.only not in name:
+            continue
+        if a.export or a.peers:
+            if a.export:
+                parts = {part: x.to_scipy().toarray() for part, x in (("train", train), ("test", test))}
+                np.savez(a.export, **parts, eta=eta)
+            for path in a.peers:
+                row_of_peer(name, path, test)
             continue
 
         def make(k: int, eta: float = eta, size: int = train.vocab_size) -> vi.Model:
