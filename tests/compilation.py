@@ -2,6 +2,7 @@
 what runs once."""
 
 import functools
+import itertools
 import os
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import jax
 import jaxlib
 import pytest
+from jax._src.interpreters import mlir
 
 QUICK = {
     "xla_backend_optimization_level": 0,
@@ -33,6 +35,9 @@ XLA_FLAGS = " ".join([ALONE, *(f"--{name}={str(value).lower()}" for name, value 
 optimized_jit = functools.partial(jax.jit, compiler_options=DEFAULT)
 """`jax.jit` as users have it, whatever the flags: for a test of what XLA's optimiser makes of a program."""
 
+PROGRAMS_IN_A_CONTEXT = 100
+"""What a context has seen stays in it, constants too, until it is let go."""
+
 MOST_KEPT = 1e9
 """Bytes of compiled programs kept from run to run; one run of all tests writes about a tenth of it."""
 
@@ -55,6 +60,17 @@ def keep_programs(config: pytest.Config) -> None:
     for name, value in settings.items():
         os.environ[name.upper()] = str(value)  # for processes to come; this one has read its environment
         jax.config.update(name, value)
+
+
+def share_contexts() -> None:
+    """jax lowers each program in a new MLIR context, and making one is a sixth of what a small program costs. Here many
+    programs in a row share one, where this jax makes them by the function known here."""
+    made = getattr(mlir, "make_ir_context", None)
+    if made is None:
+        return
+    numbers = itertools.count()
+    shared = functools.lru_cache(maxsize=1)(lambda _: made())
+    mlir.make_ir_context = lambda: shared(next(numbers) // PROGRAMS_IN_A_CONTEXT)
 
 
 def forget_oldest(folder: Path, most: float) -> None:

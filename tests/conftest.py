@@ -12,7 +12,7 @@ import jax.experimental
 import pytest
 
 from tests import dear, first_cases, seeds
-from tests.compilation import ALONE, XLA_FLAGS, keep_programs
+from tests.compilation import ALONE, XLA_FLAGS, keep_programs, share_contexts
 from tests.cost import Meter
 from tests.memory import Memory
 
@@ -33,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     quick = config.option.markexpr in ("not slow", "dear")
     os.environ.setdefault("XLA_FLAGS", XLA_FLAGS if quick else ALONE)
     keep_programs(config)
+    share_contexts()
     config.pluginmanager.register(Meter(config))
     config.pluginmanager.register(Memory())
     config.pluginmanager.register(dear)
