@@ -243,7 +243,7 @@ def __getattr__(name: str) -> ModuleType:
         return module
     import difflib
 
-    near = difflib.get_close_matches(name, __all__, n=1)
+    near = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, n=1)
     guess = f". Did you mean {near[0]!r}?" if near else ""
     raise AttributeError(f"module 'vijax' has no attribute {name!r}{guess}")
 

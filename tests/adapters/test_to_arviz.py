@@ -12,12 +12,16 @@ from scipy import stats
 import vijax as vi
 from vijax.adapters.to_arviz import load
 
-with contextlib.suppress(ImportError):
-    load()
-pytest.importorskip("arviz")
-
 KEY, DRAWS = jax.random.key(0), jax.random.key(1)
 Y = np.array([0.5, -1.0, 2.5], np.float32)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def arviz():
+    """Loaded by the one test process that comes to these tests."""
+    with contextlib.suppress(ImportError):
+        load()
+    return pytest.importorskip("arviz")
 
 
 def values(tree, group="posterior"):

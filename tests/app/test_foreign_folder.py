@@ -95,6 +95,14 @@ def result_of(model):
     return RESULT | {"blocks": [TOPICS] if model == "lda" else BLOCKS}
 
 
+def leaves_of(model):
+    """The path of every leaf of a result, each block in a result of its own: pages are as small as what they show."""
+    bare = RESULT | {"blocks": []}
+    yield from ((bare, path) for path in places(bare))
+    for block in result_of(model)["blocks"]:
+        yield from ((bare | {"blocks": [block]}, path) for path in places([block], ("blocks",)))
+
+
 class Safe(HTMLParser):
     """Reads a page as a browser does; keeps its scripts, and refuses what runs or leads anywhere."""
 
@@ -169,9 +177,8 @@ def put(value, path, new):
 def test_anything_anywhere_in_the_result_is_refused_or_shown_as_text(tmp_path, model, wrong):
     """Where a number belongs there may be markup, and nothing but the reader stands in its way."""
     folder = folder_of(tmp_path / "run", model, {})
-    result = result_of(model)
     refused = 0
-    for path in places(result):
+    for result, path in leaves_of(model):
         (folder / "result.json").write_text(json.dumps(put(result, path, wrong)))
         try:
             run = read_run(folder)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -69,7 +70,7 @@ def guarded(fn: Callable) -> Callable:
 
         program = jax.jit(of_traced)
         found = program.trace(*given)
-        if not any(_all_large(found.jaxpr.jaxpr)):
+        if not _has_large(found.jaxpr.jaxpr):
             return program(*given)  # traced already
         small = _without_large(found.jaxpr)
         return jax.tree.unflatten(
@@ -83,7 +84,7 @@ def guarded(fn: Callable) -> Callable:
 
 # --- which calls are cut up ------------------------------------------------------------------------------------------
 def _is_large(equation: Any) -> bool:
-    return math.prod(_stack(equation)) > _most_at_once(equation)
+    return equation.primitive.name in OPERATIONS and math.prod(_stack(equation)) > _most_at_once(equation)
 
 
 def _stack(equation: Any) -> tuple[int, ...]:
@@ -102,18 +103,25 @@ def _most_at_once(equation: Any) -> int:
     return max(1, MOST_WORK // max(1, OPERATIONS[equation.primitive.name] * complex_too * work))
 
 
-def _all_large(jaxpr: Jaxpr) -> Iterator[bool]:
-    """For each equation, also of inner programs: whether it is a call that may be cut up."""
-    for equation in jaxpr.eqns:
-        yield _is_large(equation)
-        for inner in jaxprs_in_params(equation.params):
-            yield from _all_large(inner)
+def _has_large(jaxpr: Jaxpr) -> bool:
+    """True where an equation, also of an inner program, is a call that may be cut up. jax traces an inner program once
+    for many calls and many programs."""
+    if (known := _known.get(jaxpr)) is None:
+        known = _known[jaxpr] = any(
+            _is_large(e) or any(map(_has_large, jaxprs_in_params(e.params))) for e in jaxpr.eqns
+        )
+    return known
+
+
+_known: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
 
 
 def jaxprs_in_params(params: Mapping[str, Any]) -> Iterator[Jaxpr]:
     """The inner programs of an equation (`jax.extend.core` has this function from jax 0.8 on only)."""
-    for x in jax.tree.leaves(list(params.values()), is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr)):
-        if isinstance(x, Jaxpr | ClosedJaxpr):
+    for x in params.values():
+        if isinstance(x, tuple | list):
+            yield from jaxprs_in_params(dict(enumerate(x)))
+        elif isinstance(x, Jaxpr | ClosedJaxpr):
             yield x.jaxpr if isinstance(x, ClosedJaxpr) else x
 
 
@@ -124,7 +132,7 @@ def _without_large(x: Any) -> Any:
         return jax.tree.map(_without_large, x)
     if isinstance(x, ClosedJaxpr):
         return ClosedJaxpr(_without_large(x.jaxpr), x.consts)
-    if not isinstance(x, Jaxpr) or not any(_all_large(x)):
+    if not isinstance(x, Jaxpr) or not _has_large(x):
         return x
     return x.replace(eqns=[_by_parts(e) if _is_large(e) else _changed_inside(e) for e in x.eqns])
 
