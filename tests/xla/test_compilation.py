@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from jax._src.interpreters import mlir
 
-from tests.compilation import PROGRAMS_IN_A_CONTEXT, forget_oldest
+from tests.compilation import PROGRAMS_IN_A_CONTEXT, forget_oldest, mlir
 
 
 def test_the_oldest_programs_go_first(tmp_path: Path) -> None:
