@@ -411,7 +411,7 @@ def _check_errors(design: formulas.Design, weights: np.ndarray) -> None:
 
 
 def _left(design: formulas.Design, rows: np.ndarray) -> tuple[float, int]:
-    """What least squares of some rows leave of the response, as a share of its size, and the rank of all columns.
+    """The share of the response that least squares of some rows leave, and the rank of all columns.
     Effects of the first factor are taken out group by group."""
     columns = [design.rows.x[rows], (design.y - design.rows.offset)[rows, None]]
     for z, groups in zip(design.rows.z[1:], design.rows.groups[1:], strict=True):
