@@ -114,9 +114,11 @@ def test_so_are_topics_and_states(text, write, said, tmp_path, capsys):
     assert main(["fit", str(path), "--out", str(tmp_path / "run")]) == 0
     shown = capsys.readouterr()
     assert f"Moves: {said}" in shown.err
-    if "topics" not in said:
-        return
     lines = shown.out.splitlines()
+    if "states" in said:
+        assert "  2 of 4 states hold no step and are left out." in lines
+        assert lines[lines.index("Transitions") + 1].split() == ["0", "1"]
+        return
     assert ["%  " in line for line in lines[:3]] == [True, True, False]
     assert lines[2] == "2 more topics hold no words"
     assert main(["topics", str(tmp_path / "run")]) == 0

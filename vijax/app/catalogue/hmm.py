@@ -63,12 +63,13 @@ def describe(seen: Seen) -> list[Block]:
     share = np.bincount(paths[mask], minlength=size) / mask.sum()
     transition = np.asarray(seen.point("transition"), float)
     stay = 1 / np.maximum(1 - np.diag(transition), 1e-6)
-    states = [str(k) for k in range(size)]
+    held = np.flatnonzero(share)
+    states = [str(k) for k in held]
     leading = {"share": share, "steps at a time": stay}
     names = seen.data.train.group_names or ("all",)
     return [
         *emissions.table_of_components("States", name, seen, columns, leading, share * mask.sum(), "step"),
-        Heat("Transitions", states, states, transition, STAYING, True),
+        Heat("Transitions", states, states, transition[np.ix_(held, held)], STAYING, True),
         *course(seen, y, mask, paths, np.asarray(z.probs)),
         Strips("Likeliest paths", names[:MOST_SHOWN], paths[:MOST_SHOWN], "Viterbi; a colour a state."),
         emissions.picture("Steps by state", name, seen, y[mask], columns, paths[mask], share),
