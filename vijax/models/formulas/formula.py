@@ -267,10 +267,9 @@ def frame_of(table: Any) -> Any:
     pandas = require_extra("pandas", "formula")
     if isinstance(table, pandas.DataFrame):
         return table
-    if isinstance(table, FileColumns):
-        of = origin_of(table, "")
+    if (of := origin_of(table, "") if isinstance(table, FileColumns) else None) is not None:
         cells = {
-            name: np.where(are_missing(column), None, column) if column.dtype == object else column
+            name: np.where(are_missing(column), np.array(None), column) if column.dtype == object else column
             for name, column in table.items()
         }
         return pandas.DataFrame(cells, pandas.Index(of.numbers, name=of.called))
