@@ -15,10 +15,11 @@ def mark_dear(items: list[pytest.Item], names: list[str], whole_files: bool) -> 
     ids = {item.nodeid for item in items}
     named = {name: _matches(name, ids) for name in names}
     dear = set().union(*named.values())
+    marks = pytest.mark.slow, pytest.mark.dear  # each costs a look at the configuration
     for item in items:
         if item.nodeid in dear:
-            item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.dear)
+            for mark in marks:
+                item.add_marker(mark)
     files = {i.split("::")[0] for i in ids}
     stale = [name for name in names if not named[name] and name.split("::")[0] in files]
     if stale and whole_files:

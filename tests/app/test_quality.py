@@ -197,7 +197,8 @@ def test_a_fault_of_the_remarks_loses_no_run(tmp_path, monkeypatch, capsys):
     data = tmp_path / "rows.csv"
     rows = np.random.default_rng(0).normal(size=(40, 2))
     np.savetxt(data, rows, delimiter=",", header="a,b", comments="")
-    assert main(["fit", "mixture", "--data", str(data), "--out", str(tmp_path / "run"), "--set", "num_epochs=2"]) != 0
+    small = ["num_epochs=2", "num_components=2", "restarts=1"]
+    assert main(["fit", "mixture", "--data", str(data), "--out", str(tmp_path / "run"), "--set", *small]) != 0
     assert "a fault of the remarks" in capsys.readouterr().err
     with np.load(tmp_path / "run" / "posterior.npz") as posterior:
         assert len(posterior.files) > 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -118,9 +118,13 @@ _known: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
 
 def jaxprs_in_params(params: Mapping[str, Any]) -> Iterator[Jaxpr]:
     """The inner programs of an equation (`jax.extend.core` has this function from jax 0.8 on only)."""
-    for x in params.values():
+    return _jaxprs_among(params.values())
+
+
+def _jaxprs_among(values: Iterable[Any]) -> Iterator[Jaxpr]:
+    for x in values:
         if isinstance(x, tuple | list):
-            yield from jaxprs_in_params(dict(enumerate(x)))
+            yield from _jaxprs_among(x)
         elif isinstance(x, Jaxpr | ClosedJaxpr):
             yield x.jaxpr if isinstance(x, ClosedJaxpr) else x
 
