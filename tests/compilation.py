@@ -67,8 +67,8 @@ def keep_programs(config: pytest.Config) -> None:
 
 
 def share_contexts() -> None:
-    """jax lowers each program in a new MLIR context, and making one is a sixth of what a small program costs. Here many
-    programs in a row share one, where this jax makes them by the function known here."""
+    """jax lowers each program in a new MLIR context, and making one is a fifth of what the smallest programs cost, and
+    memory. Here many programs in a row share one, where this jax makes them by the function known here."""
     made = getattr(mlir, "make_ir_context", None)
     if made is None:
         return
