@@ -2,10 +2,12 @@
 what runs once."""
 
 import functools
-import itertools
 import os
 import re
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jaxlib
@@ -66,15 +68,25 @@ def keep_programs(config: pytest.Config) -> None:
         jax.config.update(name, value)
 
 
+@functools.cache  # once a process: a test may run pytest in its own
 def share_contexts() -> None:
     """jax lowers each program in a new MLIR context, and making one is a fifth of what the smallest programs cost, and
-    memory. Here many programs in a row share one, where this jax makes them by the function known here."""
-    made = getattr(mlir, "make_ir_context", None)
-    if made is None:
-        return
-    numbers = itertools.count()
-    shared = functools.lru_cache(maxsize=1)(lambda _: made())
-    mlir.make_ir_context = lambda: shared(next(numbers) // PROGRAMS_IN_A_CONTEXT)
+    memory. Here many programs in a row share one, as those of later versions of jax do."""
+    if jax.__version_info__ < (0, 11) and hasattr(mlir, "make_ir_context"):
+        mlir.make_ir_context = many_times(mlir.make_ir_context, PROGRAMS_IN_A_CONTEXT)
+
+
+def many_times(make: Callable[[], Any], most: int) -> Callable[[], Any]:
+    """The result of `make`, the same so many times, then another; of each thread its own."""
+    own = threading.local()
+
+    def again() -> Any:
+        if not getattr(own, "left", 0):
+            own.last, own.left = make(), most
+        own.left -= 1
+        return own.last
+
+    return again
 
 
 def forget_oldest(folder: Path, most: float) -> None:
