@@ -33,8 +33,8 @@ if tuple(map(int, re.findall(r"\d+", jaxlib.__version__)[:2])) <= (0, 10):  # XL
     DEFAULT["xla_cpu_use_fusion_emitters"] = True
 
 ALONE = "--xla_cpu_multi_thread_eigen=false"
-"""There are as many test processes as cores. Besides, a run of 446 tests did not end once, and threads of XLA that wait
-for one another for ever, on machines of two cores, are a cause that others found."""
+"""No threads within a matrix product: there are as many test processes as cores. (The lock-up that `vijax.xla.lapack`
+guards against comes with this flag too.)"""
 
 XLA_FLAGS = " ".join([ALONE, *(f"--{name}={str(value).lower()}" for name, value in QUICK.items())])
 
