@@ -147,7 +147,7 @@ def test_a_merge_is_that_of_the_responsibilities() -> None:
         gain = bound_of(merged, y, alpha) - bound_of(resp, y, alpha) - (entropy(merged) - entropy(resp))
         np.testing.assert_allclose(merge_gains(axes, q, prior)[0, 2], gain, rtol=1e-9)
         batch = vi.Minibatch(jnp.asarray(y)[None], jnp.array([12.0]), jnp.ones((1, 12)))
-        end = laps.climb(alg, found, batch, jax.random.key(0), -np.inf, 1, True)
+        end = laps.climb(alg, found, batch, jax.random.key(0), -np.inf, 1)
         np.testing.assert_allclose(end.elbo, bound_at(naturals_of(merged, y, alpha), y, alpha), rtol=1e-12)
         assert bound_at(found, y, alpha) > bound_of(merged, y, alpha)
 
@@ -223,6 +223,26 @@ def test_states_of_a_chain_are_found_from_one() -> None:
         vi.cavi(chain(6)), sequences(), num_steps=1, state=fit.state._replace(step=jnp.int32(0)), key=jax.random.key(0)
     )
     assert again.elbo >= fit.elbo - 1e-3
+
+
+def test_a_transition_that_no_path_has_is_brought_back() -> None:
+    """At a prior of .001 its weight is e^-1000, so laps alone never find it again."""
+    make = lambda k: vi.models.hmm(unit_gaussian(k, dim=1), transition_concentration=1e-3, stickiness=2.0)
+    growth = _Growth(make, vi.cavi, sequences(), 6, 6, 100, ())
+    growth.begin(jax.random.key(0), 3)
+    best, q = growth.elbo, growth.q
+    low, _, high = np.argsort(growth.q["components"].mean()[:3, 0])
+    none = jnp.asarray(growth.q["transition"].concentration).at[high, low].set(1e-3)
+    growth.q, growth.elbo = vi.Product({**q, "transition": vi.Dirichlet(none)}), -np.inf
+    growth._settle()
+    assert growth.elbo < best - 20
+    assert growth.q["transition"].concentration[high, low] < 0.01
+    growth.entries()
+    assert [x.accepted for x in growth.proposals] == [True, True, False]
+    np.testing.assert_allclose(growth.elbo, best, atol=1e-2)
+    assert growth.q["transition"].concentration[high, low] > 1.9
+    assert str(growth.proposals[1]).startswith("entries: accepted, +")
+    assert growth.q["transition"].concentration[3:, :].max() < 2.01  # of states not in use nothing but the prior
 
 
 def test_laps_may_be_memoized(grown: vi.Fit) -> None:

@@ -25,7 +25,7 @@ from vijax.fitting.status import Status
 from vijax.growing import documents, laps, restarts
 from vijax.growing.proposals import Proposal, apart, merge_gains, pairs_to_merge
 from vijax.growing.slots import STICKS, axes_of, has_counts, slots_in
-from vijax.growing.states import relabelled
+from vijax.growing.states import entered, relabelled
 from vijax.inference.compose import Algorithm, of_spec, state_at
 from vijax.inference.estep import EStep
 from vijax.inference.wrappers.sized import Sized
@@ -58,7 +58,8 @@ def grow(
 
     A merge adds one component's data to another's; a delete hands a component's data to all others; a birth divides
     the data of one, by a small model of its own: into two, and where nothing else has helped into more; and then the
-    words of several topics, which documents have together. A candidate is given laps of the algorithm, and is accepted
+    words of several topics, which documents have together. Of states, transitions that no path has are tried again.
+    A candidate is given laps of the algorithm, and is accepted
     where its bound is above that of the present fit after equally many laps. So the bound never falls. Moves go on in
     rounds, until `patience` rounds one after the other have accepted none.
 
@@ -114,6 +115,7 @@ def grow(
             growth.sort()
             growth.merges()
             growth.deletes()
+            growth.entries()
         growth.births(jax.random.fold_in(key_rounds, round_), quiet)
         quiet = 0 if growth.accepted > before else quiet + 1
         round_ += 1
@@ -213,6 +215,14 @@ class _Growth:
             slot = left.pop(0)
             if (order := self._delete(np.array([slot]))) is not None:
                 left = [int(order[i]) for i in left]
+
+    def entries(self) -> None:
+        """Transitions that no path has any more, between states in use, until none helps."""
+        better = self.is_chain
+        while better and not self.stopped:
+            q = entered(self.axes, self.q, jnp.asarray(self.counts >= HELD, float))
+            # The weights at the top follow the entries, and the rows of states not in use follow these, a lap later.
+            better = self._try("entries", (), q, np.eye(self.num_slots), laps.LEAST + 1)
 
     def births(self, key: PRNGKeyArray, quiet: int) -> None:
         """Births in each component that holds two observations or more, the largest first.
@@ -345,13 +355,13 @@ class _Growth:
         q = laps.changed(self.axes, self.q, self.prior, jnp.asarray(change), self.prior)
         return self._try(move, components, q, change)
 
-    def _try(self, move: str, components: Any, q: Product, change: np.ndarray) -> bool:
+    def _try(self, move: str, components: Any, q: Product, change: np.ndarray, least: int = laps.LEAST) -> bool:
         """Takes a candidate that is better than the present fit after equally many laps; true where it did. The words
         that documents have of each topic follow a map of slots."""
-        found = self._climb(q, documents.moved(self.local, change), self.elbo, self.laps_each)
+        found = self._climb(q, documents.moved(self.local, change), self.elbo, self.laps_each, least)
         taken, better = int(found.laps), float(found.elbo) > self.elbo
         if better:
-            ours = self._climb(self.q, self.local, -np.inf, taken, True)
+            ours = self._climb(self.q, self.local, -np.inf, taken, taken)
             taken += int(ours.laps)
             gain = float(found.elbo) - max(self.elbo, float(ours.elbo))
             better = gain > laps.settled(self.elbo)
@@ -363,8 +373,8 @@ class _Growth:
         self._note(move, tuple(map(int, components)), gain, better, taken)
         return better
 
-    def _climb(self, q: Product, local: Any, target: float, most: int, exactly: bool = False) -> laps.Climbed:
-        return laps.climb(self.alg, q, self.batches._replace(local=local), self.key, target, most, exactly)
+    def _climb(self, q: Product, local: Any, target: float, most: int, least: int = laps.LEAST) -> laps.Climbed:
+        return laps.climb(self.alg, q, self.batches._replace(local=local), self.key, target, most, least)
 
     def _take(self, found: laps.Climbed) -> None:
         self.q, self.local, self.elbo = found.posterior, found.local, float(found.elbo)

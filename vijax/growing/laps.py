@@ -21,7 +21,7 @@ from vijax.models.energies.energy import energy_of
 from vijax.xla.compiler import kept, step_jit
 
 LEAST = 2
-"""Laps that a candidate is given in any case."""
+"""Laps that a candidate is given in any case; moves may ask for more."""
 HOPE = 10
 """A candidate goes on while so many laps like its last would bring it level."""
 SETTLED = 1e-7
@@ -45,7 +45,7 @@ class Climbed(NamedTuple):
 
 
 def climb(
-    alg: Algorithm, q: Product, batches: Minibatch, key: PRNGKeyArray, target: float, most: int, exactly: bool = False
+    alg: Algorithm, q: Product, batches: Minibatch, key: PRNGKeyArray, target: float, most: int, least: int = LEAST
 ) -> Climbed:
     """Laps of an algorithm over all data, from a posterior, until the bound has settled.
 
@@ -56,14 +56,14 @@ def climb(
       key: random key.
       target: it also ends where there is no hope to come up to this.
       most: laps at most.
-      exactly: take all of them.
+      least: laps in any case.
     """
     program = kept(alg.step, "climb", lambda step: step_jit(functools.partial(_climb, step)))
-    return program(q, batches, key, target, most, exactly)
+    return program(q, batches, key, target, most, least)
 
 
 def _climb(
-    step_of: weakref.ref, q: Product, batches: Minibatch, key: PRNGKeyArray, target: Any, most: Any, exactly: Any
+    step_of: weakref.ref, q: Product, batches: Minibatch, key: PRNGKeyArray, target: Any, most: Any, least: Any
 ) -> Climbed:
     step: Any = step_of()
     spec = step.spec
@@ -86,7 +86,7 @@ def _climb(
         _, _, elbo, before, i = carry
         gain = elbo - before
         more = (gain > settled(elbo)) & (elbo + HOPE * gain > target)
-        return (i < most) & ((i < LEAST) | more | exactly)
+        return (i < most) & ((i < least) | more)
 
     low = jnp.full((), -jnp.inf, start.step_size.dtype)
     begun = start, batches.local, low, low, jnp.int32(0)
@@ -225,7 +225,7 @@ def _divided(
     is_row = len(jax.tree.leaves(batch.data)) == 1  # a sequence comes with its mask
     start = jax.lax.cond(seed >= 0, alone, usual) if is_row else usual()
     one = jax.tree.map(lambda x: x[None], batch)
-    found = _climb(step_of, start, one, key, -jnp.inf, most, False)
+    found = _climb(step_of, start, one, key, -jnp.inf, most, LEAST)
     classes = model.local_elbo(hyper, step.spec.point(found.posterior), batch, key, step.spec.estep).local
     entropy = weighted_sum(flat(weights), next(iter(classes.values())).entropy())
     return Division(found.posterior, counts_of(axes, found.posterior, prior), entropy)

@@ -20,7 +20,8 @@ class Proposal(NamedTuple):
     """A move that was tried.
 
     Attributes:
-      move: "birth", "merge", "delete" or "sort" (components in order of their sizes); "start" or "end".
+      move: "birth", "merge", "delete", "sort" (components in order of their sizes) or "entries" (each state in use is
+        entered once more from each); "start" or "end".
       components: the slots that it takes from, as they were numbered then.
       gain: what it gained in the bound, both sides given equally many laps, as far as it was followed.
       accepted: it was taken.
@@ -40,9 +41,9 @@ class Proposal(NamedTuple):
     laps: int
 
     def __str__(self) -> str:
-        which = " and ".join(map(str, self.components))
+        which = " of " * bool(self.components) + " and ".join(map(str, self.components))
         verdict = "accepted" if self.accepted else "rejected"
-        return f"{self.move} of {which}: {verdict}, {self.gain:+.4g} nats; {self.in_use} in use, bound {self.elbo:.7g}"
+        return f"{self.move}{which}: {verdict}, {self.gain:+.4g} nats; {self.in_use} in use, bound {self.elbo:.7g}"
 
 
 @functools.partial(step_jit, static_argnums=0)

@@ -83,13 +83,18 @@ def counts_of(axes: Axes, q: Product, prior: Product) -> Float[Array, " K"]:
     if by_sticks is not None and not is_chain:
         return by_sticks
     messages = {name: tree.parameters(tree.subtract(q[name], prior[name]))[0] for name in known}
-    last = {name: along for name, along in known.items() if along[-1] == messages[name].ndim - 1}
+    last = {name: where[0] for name, where in axes if is_of_entries(q[name], where)}
     sums = []
     for name, along in (last or known).items():
         message = messages[name]
         sums.append(jnp.sum(message, [i for i in range(message.ndim) if i != along[-1]]))
     total = sum(sums, jnp.zeros(num_slots, sums[0].dtype))
     return total if by_sticks is None else jnp.where(by_sticks < 0.5, jnp.minimum(by_sticks, total), total)
+
+
+def is_of_entries(q: Family, where: tuple[tuple[int, ...], ...]) -> bool:
+    """True of the weights of slots, and of transitions between them: a Dirichlet whose probabilities are of slots."""
+    return isinstance(q, Dirichlet) and where[0][-1:] == (tree.parameters(q)[0].ndim - 1,)
 
 
 def scored(q: Product, prior: Product) -> Float[Array, ""]:

@@ -1,7 +1,11 @@
-"""Births in hidden Markov models: the steps of one state divided among several (Hughes, Stephenson and Sudderth 2015).
+"""Moves of hidden Markov models.
 
-The likeliest state of each step is relabelled where it is the one to be divided: by k-means on the observations, or a
-stretch of a sequence becomes a state of its own. The paths that result give the globals, transitions included.
+Births divide the steps of one state among several (Hughes, Stephenson and Sudderth 2015). The likeliest state of each
+step is relabelled where it is the one to be divided: by k-means on the observations, or a stretch of a sequence becomes
+a state of its own. The paths that result give the globals, transitions included.
+
+Entries bring back transitions that laps cannot. Where no path has one, E log pi is psi of a concentration near zero,
+some -1,000: paths go another way, and the optimum is one of paths that do.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from vijax import tree
 from vijax.contract.batch import Minibatch
 from vijax.contract.init import Context, nearest_labels
 from vijax.families import Product
-from vijax.growing.slots import scored
+from vijax.growing.slots import Axes, is_of_entries, scored
 from vijax.inference.compose import Algorithm
 from vijax.models.energies.energy import energy_of
 from vijax.xla.compiler import kept, step_jit
@@ -94,3 +98,21 @@ def stretch(key: PRNGKeyArray, inside: Bool[Array, "N T"]) -> Bool[Array, "N T"]
     sequence, step = jnp.divmod(chosen, inside.shape[1])
     near = jnp.abs(2 * (jnp.arange(inside.shape[1]) - step) + 1) <= length
     return near[None] & (jnp.arange(len(inside)) == sequence)[:, None]
+
+
+@functools.partial(step_jit, static_argnums=0)
+def entered(axes: Axes, q: Product, used: Float[Array, " K"]) -> Product:
+    """The posterior with one transition more from each state in use to each, and one start more in each.
+
+    Args:
+      axes: see `slots.axes_of`.
+      q: the posterior.
+      used: one for states in use, zero for others.
+    """
+    more = dict(q.items())
+    for name, where in axes:
+        if is_of_entries(q[name], where):
+            (concentration,) = tree.parameters(q[name])
+            each = functools.reduce(jnp.multiply.outer, [used] * len(where[0]))
+            more[name] = q[name].with_naturals([concentration + each])
+    return Product(more)
