@@ -8,6 +8,7 @@ import pytest
 
 from vijax.families.numeric import special
 from vijax.families.numeric.excess import less_half_product, log_excess, product_difference
+from vijax.families.numeric.logistic import log_sigmoid, softplus
 
 mpmath.mp.dps = 40
 ARGUMENTS = np.float32(np.r_[10.0 ** np.linspace(-3, 8, 60), np.linspace(0.5, 3, 30)])
@@ -137,3 +138,20 @@ def test_what_the_square_of_a_location_leaves_is_right_to_the_last_bits():
     wanted = (np.ones(1000), -product / x, -product / y, product / strength)
     for slope, want in zip(slopes, wanted, strict=True):
         np.testing.assert_allclose(slope, want, rtol=1e-6)
+
+
+def test_softplus_and_its_derivatives() -> None:
+    """Relative errors down to the smallest numbers; infinities stay what they are."""
+    z = np.float32(np.r_[np.linspace(-85, 85, 171), 10.0 ** np.linspace(-6, 1, 30), -(10.0 ** np.linspace(-6, 1, 30))])
+    points = [mpmath.mpf(float(x)) for x in z]
+    sigma = np.array([float(1 / (1 + mpmath.exp(-x))) for x in points])
+    bend = np.array([float(1 / ((1 + mpmath.exp(-x)) * (1 + mpmath.exp(x)))) for x in points])
+    wanted = np.array([float(mpmath.log1p(mpmath.exp(x))) for x in points]), sigma, bend
+    orders = (softplus, jax.grad(softplus), jax.grad(jax.grad(softplus)))
+    found = jax.jit(lambda z: [jax.vmap(f)(z) for f in orders])(z)
+    for got, want, atol in zip(found, wanted, (0, 0, 1e-7), strict=True):  # the last is sigma (1 - sigma)
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=atol)
+    np.testing.assert_array_equal(softplus(jnp.array([-jnp.inf, jnp.inf, jnp.nan])), [0, jnp.inf, jnp.nan])
+    np.testing.assert_allclose(
+        jax.vmap(log_sigmoid)(z), [float(-mpmath.log1p(mpmath.exp(-x))) for x in points], rtol=1e-6
+    )

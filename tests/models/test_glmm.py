@@ -505,6 +505,19 @@ def test_counts_with_zeros_are_those_of_scipy(name):
 
 
 @pytest.mark.parametrize("name", WITH_ZEROS)
+def test_counts_with_zeros_have_finite_densities_and_slopes_far_out(name):
+    """Where e^z is no float32, or next to nothing, and psi is one; a factor of zero leaves out a finite number."""
+    law = LAWS[name]
+    aux = {name: x for name, x in {"psi": 1.0, "alpha": 1.5}.items() if name in law.aux}
+    z, y = np.float32([-120, -60, 60, 120]), np.float32([0, 1, 30])[:, None]
+    each = jax.value_and_grad(lambda z, y: law.log_prob(aux, 1.0, y, z))
+    value, slope = jax.jit(jnp.vectorize(each))(z, y)
+    out = (y == 0) & name.startswith("hurdle")  # a zero that cannot be
+    assert np.all(np.isneginf(value) == out)
+    assert np.all(np.isfinite(slope))
+
+
+@pytest.mark.parametrize("name", WITH_ZEROS)
 def test_draws_of_counts_with_zeros_have_their_law(name):
     law, aux, wanted, _ = scipy_counts(name)
     draw = jax.jit(lambda key, z: law.of(aux, 1.0).sample(key, z))(jax.random.key(0), jnp.repeat(ETA, 20_000))

@@ -13,6 +13,7 @@ from vijax.families.base import as_float, family, finite, ratio_or_zero
 from vijax.families.construction import constructor, on_host
 from vijax.families.discrete.categorical import Discrete, relative_entropy_terms
 from vijax.families.laws import BinomialLaw
+from vijax.families.numeric.logistic import log_sigmoid, softplus
 
 
 class BernoulliStats(NamedTuple):
@@ -60,7 +61,7 @@ class Bernoulli(Discrete):
         return jax.nn.sigmoid(self.logit)
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        return jax.nn.softplus(self.logit)
+        return softplus(self.logit)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
         """Draws of 0 and 1, int32."""
@@ -79,16 +80,15 @@ class Bernoulli(Discrete):
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), with no difference of large numbers; minus infinity where x is neither 0 nor 1."""
         (x,) = self.stats(x)
-        log_prob = jnp.where(x == 1, jax.nn.log_sigmoid(self.logit), jax.nn.log_sigmoid(-self.logit))
+        log_prob = jnp.where(x == 1, log_sigmoid(self.logit), log_sigmoid(-self.logit))
         return jnp.where((x == 0) | (x == 1), log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        return self.probs * jax.nn.softplus(-self.logit) + jax.nn.sigmoid(-self.logit) * jax.nn.softplus(self.logit)
+        return self.probs * softplus(-self.logit) + jax.nn.sigmoid(-self.logit) * softplus(self.logit)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """KL(self || other), a sum of two terms that are not negative (`relative_entropy_terms`)."""
-        log_prob = jax.nn.log_sigmoid
-        terms = lambda sign: relative_entropy_terms(log_prob(sign * self.logit), log_prob(sign * other.logit))
+        terms = lambda sign: relative_entropy_terms(log_sigmoid(sign * self.logit), log_sigmoid(sign * other.logit))
         return terms(1) + terms(-1)
 
     def fisher_product(self, tangent: Self) -> BernoulliStats:

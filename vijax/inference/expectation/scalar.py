@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require_integers
+from vijax.families.numeric.logistic import log_sigmoid
 from vijax.inference.likelihood import Likelihood, LogLik, Moments, as_likelihood
 from vijax.xla.by_value import Function, by_value
 
@@ -253,7 +254,7 @@ def jaakkola_jordan() -> Expectation:
             raise ValueError(f"likelihood: expected bernoulli_logit for the Jaakkola-Jordan bound, got {name}.")
         xi = jnp.sqrt(m**2 + v)
         curvature = -2.0 * quarter_tanhc(xi)
-        value = jax.nn.log_sigmoid(xi) + 0.5 * (y * m - xi)
+        value = log_sigmoid(xi) + 0.5 * (y * m - xi)
         return Moments(value, 0.5 * y + curvature * m, curvature)
 
     return estimate

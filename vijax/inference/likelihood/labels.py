@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.checks import require
 from vijax.families.base import as_float
 from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
+from vijax.families.numeric.logistic import log_sigmoid
 from vijax.inference.likelihood.base import Likelihood, Moments, support
 from vijax.inference.likelihood.log_sigmoid import of_log_sigmoid
 from vijax.inference.likelihood.normal_tail import log_ndtr
@@ -33,7 +34,7 @@ def bernoulli_logit() -> Likelihood:
         return Moments(value, y * slope, curvature)
 
     return Likelihood(
-        lambda y, z: jax.nn.log_sigmoid(y * z),
+        lambda y, z: log_sigmoid(y * z),
         name="bernoulli_logit",
         analytic=True,
         log_concave=True,
@@ -147,9 +148,7 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
 
     def log_prob(y: Any, z: Array) -> Array:
         (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
-        above = jnp.where(has_lower, jax.nn.log_sigmoid(z - lower), 0.0)
-        below = jnp.where(has_upper, jax.nn.log_sigmoid(upper - z), 0.0)
-        return above + below + known
+        return has_lower * log_sigmoid(z - lower) + has_upper * log_sigmoid(upper - z) + known
 
     def closed_form(y: Any, m: Array, v: Array) -> Moments:
         (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)

@@ -92,15 +92,18 @@ def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
 def _deviance(count: Float[Array, "*shape"], z: Array, r: Array) -> Float[Array, "*shape"]:
     """By how much the log density of a negative binomial is below its value at a mean of y: with n = y + r,
     v = min(y, r) / n, and d the logarithm of mean / y, or for y > r of y / mean, it is n (log(1 + v (e^d - 1)) - v d),
-    of terms of the size of n v d."""
-    y = jnp.maximum(count, 1.0)
-    n, least = y + r, jnp.minimum(y, r)
-    d = jnp.where(y < r, 1.0, -1.0) * (z - jnp.log(y))
-    v = least / n
-    near = jnp.log1p(v * jnp.expm1(jnp.minimum(d, 1.0)))
-    far = jnp.logaddexp(jnp.log1p(-v), jnp.log(v) + jnp.maximum(d, 1.0))
-    known = n * (jnp.where(d < 1.0, near, far) - v * d)
-    return jnp.where(count > 0, known, r * jax.nn.softplus(z - jnp.log(r)))
+    of terms of the size of n v d; at y = 0 it is r log(1 + mean / r). A `where` about the two would cost more than
+    both."""
+    none = jnp.where(count > 0, 0.0, 1.0).astype(z.dtype)
+    n = count + r
+    v = jnp.minimum(count, r) / n
+    d = jnp.where(count < r, 1.0, -1.0).astype(z.dtype) * (z - jnp.log(jnp.where(count > 0, count, r)))
+    near = jnp.minimum(d, FAR)
+    return n * (jnp.log1p(v * jnp.expm1(near) + none * jnp.exp(near)) + jnp.maximum(d - FAR, 0.0) - v * d)
+
+
+FAR = 60.0
+"""e^60 is a float32, and 1 is nothing beside it."""
 
 
 def _counts(name: str) -> Callable[[Any], None]:

@@ -14,6 +14,7 @@ the derivative of the mode in all that it depends on (the implicit function theo
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -83,11 +84,13 @@ def mode_of(
     return v, _slopes(log_lik, parameters, a, b, v)[1]
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def joint(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> Float[Array, ""]:
-    """The log of the integrand."""
+    """The log of the integrand. (Jitted, so that it is traced once for all that ask for it; the slopes too.)"""
     return jnp.sum(log_lik(parameters, a + b @ v)) - 0.5 * jnp.sum(v**2) - 0.5 * v.size * LOG_2PI
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _slopes(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> tuple[Array, Array]:
     """The gradient, and the factor of the curvature."""
     slope, weights = slopes_of_rows(log_lik, parameters, a + b @ v)

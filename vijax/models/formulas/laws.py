@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -10,10 +11,11 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import expit, softmax
 
+from vijax.families.numeric.logistic import softplus
+from vijax.families.numeric.special import log_gamma
 from vijax.families.scalar.poisson import poisson_values
 from vijax.inference import likelihood
 from vijax.inference.likelihood import Likelihood
@@ -86,8 +88,8 @@ class Law:
 
 def _binomial(aux: Aux, trials: Any) -> Likelihood:
     def log_prob(y: Any, z: Array) -> Array:
-        chosen = gammaln(trials + 1.0) - gammaln(y + 1.0) - gammaln(trials - y + 1.0)
-        return y * z - trials * jax.nn.softplus(z) + chosen
+        chosen = log_gamma(trials + 1.0) - log_gamma(y + 1.0) - log_gamma(trials - y + 1.0)
+        return y * z - trials * softplus(z) + chosen
 
     def sample(key: PRNGKeyArray, z: Array) -> Array:
         return jax.random.binomial(key, jnp.broadcast_to(trials, z.shape), jax.nn.sigmoid(z)).astype(z.dtype)
@@ -97,7 +99,7 @@ def _binomial(aux: Aux, trials: Any) -> Likelihood:
 
 def _bernoulli(aux: Aux, trials: Any) -> Likelihood:
     draw = lambda key, z: jax.random.bernoulli(key, jax.nn.sigmoid(z)).astype(z.dtype)
-    return Likelihood(lambda y, z: y * z - jax.nn.softplus(z), "bernoulli", sample=draw)
+    return Likelihood(lambda y, z: y * z - softplus(z), "bernoulli", sample=draw)
 
 
 def _beta(aux: Aux, trials: Any) -> Likelihood:
@@ -106,7 +108,7 @@ def _beta(aux: Aux, trials: Any) -> Likelihood:
 
     def log_prob(y: Any, z: Array) -> Array:
         a, b = kappa * jax.nn.sigmoid(z), kappa * jax.nn.sigmoid(-z)
-        return gammaln(kappa) - gammaln(a) - gammaln(b) + (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y)
+        return log_gamma(kappa) - log_gamma(a) - log_gamma(b) + (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y)
 
     def sample(key: PRNGKeyArray, z: Array) -> Array:
         return jax.random.beta(key, kappa * jax.nn.sigmoid(z), kappa * jax.nn.sigmoid(-z))
@@ -119,9 +121,11 @@ def _categorical(aux: Aux, trials: Any) -> Likelihood:
     whole = lambda z: jnp.concatenate([jnp.zeros((*z.shape[:-1], 1), z.dtype), z], -1)
 
     def log_prob(y: Any, z: Float[Array, " *C"]) -> Array:
-        z = z.reshape(-1)
-        own = jnp.where(jnp.arange(1, z.size + 1) == y, z, 0.0)
-        return jnp.sum(own) - jax.nn.logsumexp(whole(z))
+        # Category by category: sums over so short an axis are no vector arithmetic for a compiler.
+        each = list(z.reshape(-1))
+        top = jax.lax.stop_gradient(functools.reduce(jnp.maximum, each, jnp.zeros_like(each[0])))
+        own = sum(jnp.where(y == k, x, 0.0) for k, x in enumerate(each, 1))
+        return own - top - jnp.log(sum((jnp.exp(x - top) for x in each), jnp.exp(-top)))
 
     sample = lambda key, z: jax.random.categorical(key, whole(z)).astype(z.dtype)
     return Likelihood(log_prob, "categorical", sample=sample)
@@ -131,6 +135,12 @@ def _counts(y: np.ndarray, trials: np.ndarray) -> np.ndarray:
     return (y >= 0) & (y == np.floor(y))
 
 
+LEAST, MOST, BELOW_ONE = -46.0, 80.0, 1 - 2.0**-24
+"""Predictors and a probability with which logarithms are finite, so that a factor of zero leaves them out. (A `where`
+about what is dear to compute, or about its derivative, becomes a branch, one element at a time, and costs five times as
+much.)"""
+
+
 def _with_zeros(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likelihood]:
     """A law of counts with probability psi, else zero (Lambert 1992, equation 1; psi is one less Lambert's p)."""
 
@@ -138,8 +148,10 @@ def _with_zeros(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Li
         psi, counts = aux["psi"], of(aux, trials)
 
         def log_prob(y: Any, z: Array) -> Array:
-            counted = jnp.log(psi) + counts.log_prob(y, z)
-            return jnp.where(y == 0, jnp.logaddexp(jnp.log1p(-psi), counted), counted)
+            z = jnp.minimum(z, MOST)
+            counted, zero = jnp.log(psi) + counts.log_prob(y, z), jnp.log1p(-jnp.minimum(psi, BELOW_ONE))
+            none = zero + softplus(jnp.log(psi) + _log_none(aux, z) - zero)
+            return (y > 0) * counted + (y == 0) * none
 
         def sample(key: PRNGKeyArray, z: Array) -> Array:
             key_counts, key_zero = jax.random.split(key)
@@ -157,8 +169,9 @@ def _hurdle(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likeli
         psi, counts = aux["psi"], of(aux, trials)
 
         def log_prob(y: Any, z: Array) -> Array:
-            counted = jnp.log(psi) + counts.log_prob(y, z) - _log_some(counts, z)
-            return jnp.where(y == 0, jnp.log1p(-psi), counted)
+            z = jnp.minimum(z, MOST)
+            some = jnp.log(-jnp.expm1(_log_none(aux, jnp.maximum(z, LEAST))))  # log P(y > 0)
+            return (y > 0) * (jnp.log(psi) + counts.log_prob(y, z) - some) + (y == 0) * jnp.log1p(-psi)
 
         def sample(key: PRNGKeyArray, z: Array) -> Array:
             key_counts, key_zero = jax.random.split(key)
@@ -170,10 +183,9 @@ def _hurdle(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likeli
     return law
 
 
-def _log_some(counts: Likelihood, z: Any) -> Array:
-    """log P(y > 0)."""
-    none = counts.log_prob(jnp.zeros_like(z), z)
-    return jnp.log(-jnp.expm1(jnp.minimum(none, -1e-20)))  # where it is less, its logarithm is still finite
+def _log_none(aux: Aux, z: Array) -> Array:
+    """log P(y = 0) of the Poisson law, or of the negative binomial law where there is an alpha."""
+    return -aux["alpha"] * softplus(z - jnp.log(aux["alpha"])) if "alpha" in aux else -jnp.exp(z)
 
 
 def _above_zero(key: PRNGKeyArray, z: Array, alpha: Any) -> Array:

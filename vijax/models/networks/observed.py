@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, checked
 from vijax.checks import require
+from vijax.families.numeric.logistic import softplus
 
 
 class Observed(abc.ABC):
@@ -42,7 +43,7 @@ class bernoulli(Observed):
     def log_prob(self, output: Float[Array, "*event"], x: Float[Array, "*event"]) -> Float[Array, ""]:
         """sum x l - log(1 + exp l)."""
         _check_shape("logits", output, jnp.shape(x), x)
-        return jnp.sum(x * output - jax.nn.softplus(output))
+        return jnp.sum(x * output - softplus(output))
 
     def mean(self, output: Float[Array, "*event"]) -> Float[Array, "*event"]:
         return jax.nn.sigmoid(output)

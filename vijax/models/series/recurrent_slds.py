@@ -33,6 +33,7 @@ from vijax.contract import init as starts
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, Values
 from vijax.families import Dirichlet, MultivariateNormal, PolyaGamma
+from vijax.families.numeric.logistic import log_sigmoid
 from vijax.families.scalar.polya_gamma import PolyaGammaStats
 from vijax.inference.estep import mean_field
 from vijax.models.energies.energy import energy_model
@@ -216,9 +217,9 @@ def stick_logits(values: Any, dim: int, x: Float[Array, " Q"], z: Array) -> Floa
     [0.5  0.25 0.25]
     """
     psi = values[:, :dim] @ x + values[:, dim:][:, z]
-    stays = jnp.cumsum(jax.nn.log_sigmoid(-psi))
+    stays = jnp.cumsum(log_sigmoid(-psi))
     rest = jnp.concatenate([jnp.zeros_like(psi[:1]), stays])
-    return rest + jnp.concatenate([jax.nn.log_sigmoid(psi), jnp.zeros_like(psi[:1])])
+    return rest + jnp.concatenate([log_sigmoid(psi), jnp.zeros_like(psi[:1])])
 
 
 def _drawn(form: Form, dim: int) -> Generative:
