@@ -70,27 +70,27 @@ def mode_of(
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
     """The mode of the integrand, and the factor of its curvature there."""
     fixed = jax.lax.stop_gradient((parameters, a, b))
+    # Jitted, so that it is traced once for all that ask for it; and here, so that it goes when this does.
+    value, slopes = (jax.jit(functools.partial(f, log_lik)) for f in (joint, _slopes))
     found = climbed(
-        lambda v: joint(log_lik, *fixed, v),
-        lambda v: _slopes(log_lik, *fixed, v),
+        lambda v: value(*fixed, v),
+        lambda v: slopes(*fixed, v),
         lambda factor, x: backward(factor, forward(factor, x)),
         lambda factor, x: jnp.sum(forward(factor, x) ** 2),
         jnp.zeros(b.shape[-1], b.dtype),
     )
     found = jax.lax.stop_gradient(found)
-    slope, _ = _slopes(log_lik, parameters, a, b, found)
-    _, factor = _slopes(log_lik, *fixed, found)
+    slope, _ = slopes(parameters, a, b, found)
+    _, factor = slopes(*fixed, found)
     v = found + backward(factor, forward(factor, slope))
-    return v, _slopes(log_lik, parameters, a, b, v)[1]
+    return v, slopes(parameters, a, b, v)[1]
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def joint(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> Float[Array, ""]:
-    """The log of the integrand. (Jitted, so that it is traced once for all that ask for it; the slopes too.)"""
+    """The log of the integrand."""
     return jnp.sum(log_lik(parameters, a + b @ v)) - 0.5 * jnp.sum(v**2) - 0.5 * v.size * LOG_2PI
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def _slopes(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> tuple[Array, Array]:
     """The gradient, and the factor of the curvature."""
     slope, weights = slopes_of_rows(log_lik, parameters, a + b @ v)
