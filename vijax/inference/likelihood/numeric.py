@@ -92,18 +92,17 @@ def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
 def _deviance(count: Float[Array, "*shape"], z: Array, r: Array) -> Float[Array, "*shape"]:
     """By how much the log density of a negative binomial is below its value at a mean of y: with n = y + r,
     v = min(y, r) / n, and d the logarithm of mean / y, or for y > r of y / mean, it is n (log(1 + v (e^d - 1)) - v d),
-    of terms of the size of n v d; at y = 0 it is r log(1 + mean / r). A `where` about the two would cost more than
-    both."""
+    of terms of the size of n v d; at y = 0 it is r log(1 + mean / r). From d = 1 on the logarithm is
+    d + log(v + (1 - v) e^-d), so that no derivative has a power of e^d. Factors of zero and one choose: a `where` about
+    what is dear to compute would cost more than all of it."""
     none = jnp.where(count > 0, 0.0, 1.0).astype(z.dtype)
     n = count + r
     v = jnp.minimum(count, r) / n
     d = jnp.where(count < r, 1.0, -1.0).astype(z.dtype) * (z - jnp.log(jnp.where(count > 0, count, r)))
-    near = jnp.minimum(d, FAR)
-    return n * (jnp.log1p(v * jnp.expm1(near) + none * jnp.exp(near)) + jnp.maximum(d - FAR, 0.0) - v * d)
-
-
-FAR = 60.0
-"""e^60 is a float32, and 1 is nothing beside it."""
+    is_near, near, far = (d < 1.0).astype(z.dtype), jnp.minimum(d, 1.0), jnp.maximum(d, 1.0)
+    below = jnp.log1p(v * jnp.expm1(near) + none * jnp.exp(near))
+    above = far + jnp.log(v + none + (1.0 - v) * jnp.exp(-far))
+    return n * (is_near * below + (1.0 - is_near) * above - v * d)
 
 
 def _counts(name: str) -> Callable[[Any], None]:
