@@ -504,16 +504,18 @@ def test_counts_with_zeros_are_those_of_scipy(name):
     np.testing.assert_allclose(law.mean(one, ETA[None])[0], mean, rtol=1e-5)
 
 
+@pytest.mark.parametrize("psi", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("name", WITH_ZEROS)
-def test_counts_with_zeros_have_finite_densities_and_slopes_far_out(name):
-    """Where e^z is no float32, or next to nothing, and psi is one; a factor of zero leaves out a finite number."""
+def test_counts_with_zeros_have_densities_and_slopes_far_out(name, psi):
+    """Where e^z is no float32, or next to nothing, and psi 0 or 1: a number, or minus infinity of what cannot be."""
     law = LAWS[name]
-    aux = {name: x for name, x in {"psi": 1.0, "alpha": 1.5}.items() if name in law.aux}
+    aux = {name: x for name, x in {"psi": psi, "alpha": 1.5}.items() if name in law.aux}
     z, y = np.float32([-120, -60, 60, 120]), np.float32([0, 1, 30])[:, None]
     each = jax.value_and_grad(lambda z, y: law.log_prob(aux, 1.0, y, z))
     value, slope = jax.jit(jnp.vectorize(each))(z, y)
-    out = (y == 0) & name.startswith("hurdle")  # a zero that cannot be
-    assert np.all(np.isneginf(value) == out)
+    never = np.broadcast_to((y > 0) & (psi == 0) | (y == 0) & (psi == 1) & name.startswith("hurdle"), value.shape)
+    assert np.all(np.isneginf(value[never]))
+    assert np.all(np.isfinite(value[~never]))
     assert np.all(np.isfinite(slope))
 
 

@@ -136,7 +136,7 @@ def _counts(y: np.ndarray, trials: np.ndarray) -> np.ndarray:
 
 
 LEAST, MOST, BELOW_ONE = -46.0, 80.0, 1 - 2.0**-24
-"""Predictors and a probability with which logarithms are finite, so that a factor of zero leaves them out. (A `where`
+"""Predictors and a probability at which what a factor of zero leaves out is finite. (A `where`
 about what is dear to compute, or about its derivative, becomes a branch, one element at a time, and costs five times as
 much.)"""
 
@@ -149,9 +149,9 @@ def _with_zeros(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Li
 
         def log_prob(y: Any, z: Array) -> Array:
             z = jnp.minimum(z, MOST)
-            counted, zero = jnp.log(psi) + counts.log_prob(y, z), jnp.log1p(-jnp.minimum(psi, BELOW_ONE))
-            none = zero + softplus(jnp.log(psi) + _log_none(aux, z) - zero)
-            return (y > 0) * counted + (y == 0) * none
+            zero = jnp.log1p(-jnp.minimum(psi, BELOW_ONE))
+            more = softplus(jnp.log(psi) + _log_none(aux, z) - zero)  # of zeros that are counts
+            return jnp.where(y == 0, zero, jnp.log(psi)) + (y > 0) * counts.log_prob(y, z) + (y == 0) * more
 
         def sample(key: PRNGKeyArray, z: Array) -> Array:
             key_counts, key_zero = jax.random.split(key)
@@ -171,7 +171,8 @@ def _hurdle(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likeli
         def log_prob(y: Any, z: Array) -> Array:
             z = jnp.minimum(z, MOST)
             some = jnp.log(-jnp.expm1(_log_none(aux, jnp.maximum(z, LEAST))))  # log P(y > 0)
-            return (y > 0) * (jnp.log(psi) + counts.log_prob(y, z) - some) + (y == 0) * jnp.log1p(-psi)
+            share = jnp.where(y == 0, jnp.log1p(-psi), jnp.log(psi))
+            return share + (y > 0) * (counts.log_prob(y, z) - some)
 
         def sample(key: PRNGKeyArray, z: Array) -> Array:
             key_counts, key_zero = jax.random.split(key)
