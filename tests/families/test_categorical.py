@@ -5,8 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from scipy import special
 
 from vijax.families import Bernoulli, Categorical, CategoricalStats
+from vijax.families.numeric.classes import FEW, log_sum_exp, softmax
 
 
 def test_zero_probabilities_stay_finite() -> None:
@@ -47,3 +50,34 @@ def test_draws_take_leading_axes_and_hold_integers() -> None:
     assert x.shape == (2, 5, 4)
     assert jnp.issubdtype(x.dtype, jnp.integer)
     assert q.stats(x).one_hot.shape == (2, 5, 4, 3)
+
+
+@pytest.mark.parametrize("num_classes", [1, 2, 3, FEW, FEW + 1])
+def test_log_sum_exp_and_softmax(num_classes: int) -> None:
+    """Float32 beside SciPy's in float64, derivatives beside p and diag(p) - p p', small probabilities relatively."""
+    rng = np.random.default_rng(num_classes)
+    logits = np.float32(rng.normal(size=(200, num_classes)) * 10.0 ** rng.uniform(-2, 1.5, (200, 1)))
+    logits[::5] += 1e4
+    wanted = special.softmax(np.float64(logits), -1)
+    np.testing.assert_allclose(log_sum_exp(logits), special.logsumexp(np.float64(logits), -1), rtol=3e-7, atol=3e-7)
+    np.testing.assert_allclose(softmax(logits), wanted, rtol=1e-5, atol=1e-37)
+    slope, bend = jax.vmap(jax.grad(log_sum_exp))(logits), jax.vmap(jax.hessian(log_sum_exp))(logits)
+    np.testing.assert_allclose(slope, wanted, rtol=1e-5, atol=1e-37)
+    fisher = wanted[:, :, None] * (np.eye(num_classes) - wanted[:, None, :])
+    np.testing.assert_allclose(bend, fisher, atol=3e-7)
+    np.testing.assert_allclose(jax.vmap(jax.jacfwd(softmax))(logits), fisher, atol=3e-7)
+
+
+@pytest.mark.parametrize("num_classes", [2, FEW + 1])
+def test_logits_that_are_infinite(num_classes: int) -> None:
+    """Classes of probability zero stay so; what has no meaning is NaN, never a number."""
+    inf, row = np.inf, np.zeros(num_classes, np.float32)
+    first = lambda x: jnp.asarray(np.r_[np.float32(x), row[1:]])
+    none = jnp.full(num_classes, -inf)
+    np.testing.assert_allclose(log_sum_exp(first(-inf)), np.log(num_classes - 1), rtol=1e-6)
+    np.testing.assert_allclose(softmax(first(-inf)), np.r_[0, np.ones(num_classes - 1) / (num_classes - 1)], rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(log_sum_exp)(first(-inf)), softmax(first(-inf)), rtol=1e-6)
+    assert log_sum_exp(none) == -inf
+    assert log_sum_exp(first(inf)) == inf
+    assert jnp.isnan(log_sum_exp(first(np.nan)))
+    assert all(jnp.isnan(softmax(x)).any() for x in (none, first(inf), first(np.nan)))

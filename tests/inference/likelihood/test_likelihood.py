@@ -73,6 +73,26 @@ def test_large_counts_of_a_negative_binomial_in_float32():
     assert np.all(np.abs(slope - steep) < 3e-6 * (1 + np.minimum(y, dispersion) + np.abs(steep)))
 
 
+def test_curvature_and_dispersion_of_a_negative_binomial_in_float32():
+    """The second derivative, the one in r, and values at predictors that are infinite."""
+    dispersion, y, off = np.meshgrid(*map(np.float32, ([0.1, 5.0, 1e3], [0, 1, 7, 400], [-60, -2, 3, 60])))
+    z = np.float32(np.log(np.maximum(y, 0.5)) + off)
+    of = lambda r, y, z: likelihood.negative_binomial.__wrapped__(r).log_prob(y, z)
+    bend = jax.jit(jnp.vectorize(jax.grad(jax.grad(of, 2), 2)))(dispersion, y, z)
+    turn = jax.jit(jnp.vectorize(jax.grad(of)))(dispersion, y, z)
+
+    def exact(r, y, z):
+        r, y, mean = mp.mpf(r), mp.mpf(y), mp.exp(mp.mpf(z))
+        own = mp.digamma(y + r) - mp.digamma(r) + mp.log(r / (mean + r)) + (mean - y) / (mean + r)
+        return float(-(y + r) * mean * r / (mean + r) ** 2), float(own)
+
+    wanted_bend, wanted_turn = np.vectorize(exact)(*(np.float64(x) for x in (dispersion, y, z)))
+    assert np.all(np.abs(bend - wanted_bend) < 3e-6 * np.abs(wanted_bend) + 1e-6 * np.minimum(y, dispersion))
+    np.testing.assert_allclose(turn, wanted_turn, rtol=1e-4, atol=3e-6)
+    ends = likelihood.negative_binomial(2.0).log_prob(jnp.array([0.0, 0, 3, 3]), jnp.array([-1.0, 1, -1, 1]) * jnp.inf)
+    np.testing.assert_array_equal(ends, [0.0, -np.inf, -np.inf, -np.inf])
+
+
 def test_large_counts_of_a_softmax_in_float32():
     y, rng = np.float32([0.0, 1.0, 1e3, 3e6, 1e8]), np.random.default_rng(0)
     z = np.float32(np.log(np.maximum(y, 0.5)) + 1e-4 * rng.normal(size=(8, 5)))

@@ -16,10 +16,9 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero, static_field
 from vijax.families.construction import constructor, on_host, through
 from vijax.families.laws import BinomialLaw
+from vijax.families.numeric.classes import log_sum_exp, softmax
 from vijax.families.numeric.log_factorial import binomial_gap, deviance, is_count, log_factorial_gap
 from vijax.families.numeric.special import expm1_minus_identity, log_gamma
-
-_softmax = jax.jit(jax.nn.softmax)  # outside of other programs, one for its five operations
 
 
 class Discrete(Family):
@@ -89,7 +88,7 @@ class Categorical(Discrete):
     @property
     def probs(self) -> Float[Array, "*batch K"]:
         """P(x = k)."""
-        return _softmax(self.logits)
+        return softmax(self.logits)
 
     @property
     def log_probs(self) -> Float[Array, "*batch K"]:
@@ -105,7 +104,7 @@ class Categorical(Discrete):
         return self.logits.shape[-1]
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        return jax.nn.logsumexp(self.logits, axis=-1)
+        return log_sum_exp(self.logits)
 
     def stats(self, x: Int[Array, "*batch"]) -> CategoricalStats:
         return CategoricalStats(jax.nn.one_hot(x, self.num_classes, dtype=jnp.result_type(self.logits)))
@@ -228,7 +227,7 @@ class Multinomial(Discrete):
     @property
     def probs(self) -> Float[Array, "*batch K"]:
         """The probability of each category in one draw."""
-        return jax.nn.softmax(self.logits)
+        return softmax(self.logits)
 
     def as_categorical(self) -> Categorical:
         """The law of one draw."""
@@ -237,7 +236,7 @@ class Multinomial(Discrete):
     kl = through("kl", as_categorical, lambda q, one: q.total * one, lambda q, other: other.as_categorical())
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        return self.total * jax.nn.logsumexp(self.logits, axis=-1)
+        return self.total * log_sum_exp(self.logits)
 
     def log_base_measure(self, stats: MultinomialStats) -> Float[Array, "*batch"]:
         log_total = log_gamma(jnp.asarray(1.0 + self.total, self.logits.dtype))

@@ -92,17 +92,34 @@ def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
 def _deviance(count: Float[Array, "*shape"], z: Array, r: Array) -> Float[Array, "*shape"]:
     """By how much the log density of a negative binomial is below its value at a mean of y: with n = y + r,
     v = min(y, r) / n, and d the logarithm of mean / y, or for y > r of y / mean, it is n (log(1 + v (e^d - 1)) - v d),
-    of terms of the size of n v d; at y = 0 it is r log(1 + mean / r). From d = 1 on the logarithm is
-    d + log(v + (1 - v) e^-d), so that no derivative has a power of e^d. Factors of zero and one choose: a `where` about
-    what is dear to compute would cost more than all of it."""
+    of terms of the size of n v d; at y = 0 it is r log(1 + mean / r)."""
     none = jnp.where(count > 0, 0.0, 1.0).astype(z.dtype)
     n = count + r
     v = jnp.minimum(count, r) / n
     d = jnp.where(count < r, 1.0, -1.0).astype(z.dtype) * (z - jnp.log(jnp.where(count > 0, count, r)))
-    is_near, near, far = (d < 1.0).astype(z.dtype), jnp.minimum(d, 1.0), jnp.maximum(d, 1.0)
-    below = jnp.log1p(v * jnp.expm1(near) + none * jnp.exp(near))
-    above = far + jnp.log(v + none + (1.0 - v) * jnp.exp(-far))
-    return n * (is_near * below + (1.0 - is_near) * above - v * d)
+    d = jnp.clip(d, jnp.finfo(z.dtype).min, jnp.finfo(z.dtype).max)  # finite, so that v d is
+    return n * (_log_raised(v, none, d) - v * d)
+
+
+FAR = 80.0
+"""Above it log(1 + v (e^d - 1)) is linear in d; e^d is below the largest float32."""
+
+
+@jax.custom_jvp
+def _log_raised(v: Array, none: Array, d: Array) -> Array:
+    """log(1 + v (e^d - 1) + none e^d). Its slopes are a sigma(d + log(a / c)) and its shares, a = v + none, c = 1 - v:
+    by the rules of this formula they would have powers of e^d."""
+    near = jnp.minimum(d, FAR)
+    return jnp.log1p(v * jnp.expm1(near) + none * jnp.exp(near)) + (d - near)
+
+
+@_log_raised.defjvp
+def _log_raised_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    (v, none, d), (dv, dnone, dd) = primals, tangents
+    a, c = v + none, 1.0 - v
+    share = jax.nn.sigmoid(d + jnp.log(a) - jnp.log1p(-v))
+    up = share / a
+    return _log_raised(v, none, d), share * dd + (up - (1.0 - share) / c) * dv + up * dnone
 
 
 def _counts(name: str) -> Callable[[Any], None]:
