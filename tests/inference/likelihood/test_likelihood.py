@@ -87,7 +87,8 @@ def test_curvature_and_dispersion_of_a_negative_binomial_in_float32():
         return float(-(y + r) * mean * r / (mean + r) ** 2), float(own)
 
     wanted_bend, wanted_turn = np.vectorize(exact)(*(np.float64(x) for x in (dispersion, y, z)))
-    assert np.all(np.abs(bend - wanted_bend) < 3e-6 * np.abs(wanted_bend) + 1e-6 * np.minimum(y, dispersion))
+    largest = np.where(y > 0, np.minimum(y, dispersion), dispersion)  # at its peak it is a quarter or more
+    assert np.all(np.abs(bend - wanted_bend) < 3e-6 * np.abs(wanted_bend) + 1e-6 * largest)
     np.testing.assert_allclose(turn, wanted_turn, rtol=1e-4, atol=3e-6)
     ends = likelihood.negative_binomial(2.0).log_prob(jnp.array([0.0, 0, 3, 3]), jnp.array([-1.0, 1, -1, 1]) * jnp.inf)
     np.testing.assert_array_equal(ends, [0.0, -np.inf, -np.inf, -np.inf])

@@ -107,19 +107,18 @@ FAR = 80.0
 
 @jax.custom_jvp
 def _log_raised(v: Array, none: Array, d: Array) -> Array:
-    """log(1 + v (e^d - 1) + none e^d). Its slopes are a sigma(d + log(a / c)) and its shares, a = v + none, c = 1 - v:
-    by the rules of this formula they would have powers of e^d."""
+    """log(1 + v (e^d - 1) + none e^d), none a flag without a slope. With a = v + none and c = 1 - v its slope in d is
+    sigma(d + log(a / c)), in which, as in that of v, there is no power of e^d."""
     near = jnp.minimum(d, FAR)
     return jnp.log1p(v * jnp.expm1(near) + none * jnp.exp(near)) + (d - near)
 
 
 @_log_raised.defjvp
 def _log_raised_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    (v, none, d), (dv, dnone, dd) = primals, tangents
+    (v, none, d), (dv, _, dd) = primals, tangents
     a, c = v + none, 1.0 - v
     share = jax.nn.sigmoid(d + jnp.log(a) - jnp.log1p(-v))
-    up = share / a
-    return _log_raised(v, none, d), share * dd + (up - (1.0 - share) / c) * dv + up * dnone
+    return _log_raised(v, none, d), share * dd + (share / a - (1.0 - share) / c) * dv
 
 
 def _counts(name: str) -> Callable[[Any], None]:
