@@ -42,7 +42,8 @@ if spec is None or spec.origin is None:  # not installed; a folder of that name 
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True)
     importlib.invalidate_caches()
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # two devices for the last section
+# Two devices, for the last section.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
 
 from vijax.xla.device import device_in_use
 
