@@ -32,7 +32,7 @@ def log_sum_exp(logits: Float[Array, "*batch K"]) -> Float[Array, "*batch"]:
 
 @jax.jit
 def softmax(logits: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
-    """e^logits_k / sum_j e^logits_j, with small relative error however small.
+    """e^logits_k / sum_j e^logits_j, small ones too with a small relative error.
 
     >>> print(softmax(jnp.log(jnp.array([1.0, 3.0, 0.0]))).round(4))
     [0.25 0.75 0.  ]
