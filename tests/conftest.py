@@ -54,6 +54,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+@pytest.fixture(autouse=True)
+def settings_stay():
+    """A test that leaves a setting of JAX's or XLA's in the environment fails: processes that later tests start would
+    inherit it."""
+    before = _settings()
+    yield
+    assert _settings() == before
+
+
+def _settings():
+    return {name: value for name, value in os.environ.items() if name.startswith(("JAX_", "XLA_", "VIJAX_"))}
+
+
 @pytest.fixture
 def interruptible():
     """As in a terminal; a job in the background may be started with interrupts ignored."""

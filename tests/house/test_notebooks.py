@@ -1,6 +1,7 @@
 """Notebooks: the paired files agree, and run from top to bottom."""
 
 import importlib.util
+import os
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -41,12 +42,18 @@ def first_cell(source):
     return next(cell.source for cell in jupytext.read(source).cells if cell.cell_type == "code")
 
 
+def run_the_first_cell(source, monkeypatch):
+    """As a notebook does; what it says to XLA is taken back after the test."""
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+    exec(first_cell(source), {})
+
+
 def installed_by_the_first_cell(source, monkeypatch):
     """What the first cell asks pip for, in the present folder, where vijax is not installed; and what is to stay."""
     commands = []
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(subprocess, "run", lambda command, check: commands.append(command))
-    exec(first_cell(source), {})
+    run_the_first_cell(source, monkeypatch)
     ((*_, constraints, wanted),) = commands
     return wanted, Path(constraints).read_text().split()
 
@@ -77,13 +84,13 @@ def test_the_first_cell_says_what_to_upload(found, monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ImportError, match="wheel, or a zip or a clone"):
-        exec(first_cell(SOURCES[0]), {})
+        run_the_first_cell(SOURCES[0], monkeypatch)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_the_first_cell_installs_nothing_where_vijax_is_installed(source, monkeypatch, capsys):
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("something was installed"))
-    exec(first_cell(source), {})
+    run_the_first_cell(source, monkeypatch)
     assert capsys.readouterr().out.startswith("vijax computes on: ")
 
 
