@@ -156,3 +156,10 @@ def test_ordinal_classes_are_drawn_on_their_side_of_the_cutpoints():
     draws = lik.sample(jax.random.key(1), jnp.full(20_000, 0.2))
     expected = np.exp([float(lik.log_prob(k, jnp.float32(0.2))) for k in range(4)])
     np.testing.assert_allclose([(draws == k).mean() for k in range(4)], expected, atol=6 * (0.25 / 20_000) ** 0.5)
+
+
+def test_an_infinite_predictor_leaves_one_ordinal_class():
+    far = jnp.array([-jnp.inf, jnp.inf])
+    lowest, middle, highest = (likelihood.ordinal_logit([-1.0, 0.5]).log_prob(k, far) for k in range(3))
+    assert (lowest[0], highest[1]) == (0, 0)
+    assert np.all(np.array([lowest[1], *middle, highest[0]]) <= -1e29)

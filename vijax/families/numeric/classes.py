@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +27,13 @@ def log_sum_exp(logits: Float[Array, "*batch K"]) -> Float[Array, "*batch"]:
     """
     if not 0 < logits.shape[-1] <= FEW:
         return jax.nn.logsumexp(logits, axis=-1)
-    largest, each = _scaled(logits)
-    return largest + jnp.log(functools.reduce(operator.add, each))
+    return log_sum_exp_of(_apart(logits))
+
+
+def log_sum_exp_of(each: Sequence[Float[Array, "*batch"]]) -> Float[Array, "*batch"]:
+    """The same of arrays of one class each, written out for any number of them."""
+    largest, scaled = _scaled(each)
+    return largest + jnp.log(functools.reduce(operator.add, scaled))
 
 
 @jax.jit
@@ -39,14 +45,17 @@ def softmax(logits: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
     """
     if not 0 < logits.shape[-1] <= FEW:
         return jax.nn.softmax(logits)
-    _, each = _scaled(logits)
+    _, each = _scaled(_apart(logits))
     total = functools.reduce(operator.add, each)
     return jnp.stack([one / total for one in each], -1)
 
 
-def _scaled(logits: Float[Array, "*batch K"]) -> tuple[Float[Array, "*batch"], list[Float[Array, "*batch"]]]:
-    """The largest logit, or 0 where it is infinite, and e^(logits - it) of each class."""
-    each = [logits[..., k] for k in range(logits.shape[-1])]
+def _apart(logits: Float[Array, "*batch K"]) -> list[Float[Array, "*batch"]]:
+    return [logits[..., k] for k in range(logits.shape[-1])]
+
+
+def _scaled(each: Sequence[Float[Array, "*batch"]]) -> tuple[Float[Array, "*batch"], list[Float[Array, "*batch"]]]:
+    """The largest logit, or 0 where it is infinite, and e^(logit - it) of each class."""
     largest = jax.lax.stop_gradient(functools.reduce(jnp.maximum, each))
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0)
     return largest, [jnp.exp(one - largest) for one in each]

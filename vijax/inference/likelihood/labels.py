@@ -20,6 +20,9 @@ from vijax.inference.likelihood.log_sigmoid import of_log_sigmoid
 from vijax.inference.likelihood.normal_tail import log_ndtr
 from vijax.xla.by_value import by_value
 
+FAR = 1e30
+"""Predictors further out count as if they were here, where each class but one is as good as impossible."""
+
 
 @by_value
 def bernoulli_logit() -> Likelihood:
@@ -148,6 +151,7 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
 
     def log_prob(y: Any, z: Array) -> Array:
         (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
+        z = jnp.clip(z, -FAR, FAR)  # for a factor of zero leaves out no infinity
         return has_lower * log_sigmoid(z - lower) + has_upper * log_sigmoid(upper - z) + known
 
     def closed_form(y: Any, m: Array, v: Array) -> Moments:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import expit, softmax
 
+from vijax.families.numeric.classes import log_sum_exp_of
 from vijax.families.numeric.logistic import softplus
 from vijax.families.numeric.special import log_gamma
 from vijax.families.scalar.poisson import poisson_values
@@ -123,9 +123,8 @@ def _categorical(aux: Aux, trials: Any) -> Likelihood:
     def log_prob(y: Any, z: Float[Array, " *C"]) -> Array:
         # Category by category: sums over so short an axis are no vector arithmetic for a compiler.
         each = list(z.reshape(-1))
-        top = jax.lax.stop_gradient(functools.reduce(jnp.maximum, each, jnp.zeros_like(each[0])))
         own = sum(jnp.where(y == k, x, 0.0) for k, x in enumerate(each, 1))
-        return own - top - jnp.log(sum((jnp.exp(x - top) for x in each), jnp.exp(-top)))
+        return own - log_sum_exp_of([jnp.zeros_like(each[0]), *each])
 
     sample = lambda key, z: jax.random.categorical(key, whole(z)).astype(z.dtype)
     return Likelihood(log_prob, "categorical", sample=sample)
