@@ -447,7 +447,7 @@ def test_published_fits():
     """lme4's estimates by maximum likelihood (Bates et al. 2015, section 1.1; the help page of cbpp): where data are
     many, posterior means of coefficients lie near them, within the width of the priors."""
     model = vi.glmm("reaction ~ days + (days | subject)", SLEEP)
-    fit = vi.auto(model, model.data, key=jax.random.key(0))
+    fit = vi.auto(model, key=jax.random.key(0))
     table = fit.summary()
     found = dict(zip(table.names, zip(table.mean, table.sd, strict=True), strict=True))
     assert fit.usable

@@ -68,7 +68,8 @@ def auto(
 
     Args:
       model: any `vijax.Model` without networks.
-      data: the data that the model reads; None for a density that reads none.
+      data: the data that the model reads; None for a density that reads none, and for a model that has its data
+        (`vijax.glmm`, Gaussian processes, generalised linear models).
       key: random key of starts and draws.
       num_starts: number of starts, side by side. For a log density half of the searches for modes begin near zero,
         half as far apart as the prior is wide; None is 16. For other models None is 8; 4 for 200 to 5,000 documents and

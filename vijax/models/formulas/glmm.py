@@ -328,8 +328,8 @@ def glmm(
 
     Returns:
       A `Model`, a log density of its coefficients and of the spreads of its groups, whose effects are integrated out.
-      Fit it by `vijax.auto(model, model.data, key=key)`; `fit.summary()` has all names, `fit.predict(table, key=key)`
-      predicts. `model.draws`, `model.replicated` and `model.log_lik` take the fit.
+      Fit it by `vijax.auto(model, key=key)`, which reads `model.data`; `fit.summary()` has all names,
+      `fit.predict(table, key=key)` predicts. `model.draws`, `model.replicated` and `model.log_lik` take the fit.
 
     Raises:
       ValueError: a formula that cannot be read, a table that lacks a column, a response that the family does not have.
@@ -362,6 +362,7 @@ def glmm(
     )
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     data = _data(design, law, form, weights)
+    parts["form"] = dataclasses.replace(made.form, given=data)
     found = Glmm(**parts, design=design, priors=known, data=data, density_form=form, weights=weights)
     object.__setattr__(found, "queries", {**found.queries, "predict": found.predict, "beside": found.group_effects})
     return found
