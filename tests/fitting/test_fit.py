@@ -75,7 +75,7 @@ CORPUS = Corpus.from_counts(np.ones((4, 6), int))
 @pytest.mark.parametrize(
     ("vocab_size", "arguments", "choices", "message"),
     [
-        (5, {}, {}, r"data: expected word ids below the model's vocab_size=5, got a corpus over 6 words"),
+        (5, {}, {}, r"data: expected words numbered below the model's vocab_size=5, got documents over 6 words"),
         (6, {"batch_size": 2.5}, {}, r"batch_size: expected an integer from 1 to the 4 groups"),
         (6, {}, {"estep": "gibs"}, r"estep: expected an E-step such as .*, got 'gibs'"),
         (6, {}, {"estep": vi.estep.gibbs}, r"estep: expected .*\. Call it: it makes the E-step"),
@@ -89,9 +89,17 @@ def test_what_cannot_be_fitted_is_named(vocab_size, arguments, choices, message)
 
 def test_a_corpus_of_fewer_words_than_the_model_warns():
     """Its other words would take their share of every topic, and nothing would be said."""
-    said = r"a corpus over 6 words for a model of vocab_size=9: 3 of the model's words never occur"
+    said = r"documents over 6 words for a model of vocab_size=9: 3 of the model's words never occur"
     with pytest.warns(UserWarning, match=said):
         as_loader(CORPUS, vi.models.lda(2, 9), None, 0)
+
+
+def test_messages_of_other_counts_call_them_by_their_names():
+    """Users who take items are no documents of words."""
+    with pytest.raises(ValueError, match=r"items numbered below the model's num_items=5, got users over 6 items"):
+        as_loader(CORPUS, vi.models.hpf(2, 5), None, 0)
+    fit = vi.fit(vi.cavi(vi.models.hpf(2, 6)), CORPUS, key=jax.random.key(0), num_steps=1)
+    assert "fit.score(users, key=key)" in fit.verdict
 
 
 @pytest.mark.parametrize(

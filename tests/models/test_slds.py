@@ -140,6 +140,16 @@ def test_the_bound_is_exact_where_the_states_move_alike():
         np.testing.assert_allclose(values[n], evidence(prior, terms), rtol=1e-8)
 
 
+def test_the_bound_of_single_steps_is_exact():
+    """No sequence has a second step, and the arrays none for one."""
+    with jax.enable_x64(True):
+        batch = vi.Minibatch((Y[:, :1], np.ones((4, 1), bool)), None)
+        values = local_elbo(model().prior({}).stats(THETA), batch).per_group
+    for n, value in enumerate(values):
+        _, prior, terms = dense(THETA, Y[n, :1])
+        np.testing.assert_allclose(value, evidence(prior, terms), rtol=1e-8)
+
+
 def test_coordinate_ascent_never_loses_ground():
     """Entries missing, sequences short; and degenerate data: constant columns, nothing observed."""
     full, same = np.ones((4, 3), bool), np.full((4, 3, D + M), 5.0)

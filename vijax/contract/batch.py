@@ -130,6 +130,8 @@ class OfDocuments(NamedTuple):
     # documents with these topics (`vijax.topics.active_topics.Held`), and the statistics of the one global by word are
     # those of pairs (`vijax.families.discrete.by_pair`). None where the bound cannot
     choose: Callable[..., Any] | None = None
+    # What documents and words are called, and the argument of the model that says how many words there are
+    names: tuple[str, str, str] = ("documents", "words", "vocab_size")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

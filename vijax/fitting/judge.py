@@ -169,8 +169,8 @@ STARTS = "whether another start ends higher (restarts=, or other keys)"
 
 def _unchecked(spec: Spec, names: list[str]) -> str:
     """The checks that nobody made of a fit without free variables, and how to make them."""
-    if spec.model.form.documents is not None:
-        return f"{STARTS}. Compare held-out scores: fit.score(documents, key=key)."
+    if (documents := spec.model.form.documents) is not None:
+        return f"{STARTS}. Compare held-out scores: fit.score({documents.names[0]}, key=key)."
     if names and all(map(spec.is_point, names)):
         return f"{STARTS}; and a point says nothing of how uncertain it is: vijax.cavi or vijax.svi do."
     if not names or spec.learn:

@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 
 from vijax.checks import require
 from vijax.contract import intake
-from vijax.contract.batch import Minibatch, one_group
+from vijax.contract.batch import Minibatch, OfDocuments, one_group
 from vijax.contract.intake import check_finite, check_lengths, check_numbers
 from vijax.contract.model import Model
 from vijax.data.corpora.corpus import Corpus
@@ -242,7 +242,7 @@ def as_loader(
 
         corpus = data if isinstance(data, Shards) else read(data)
         _check_batch_size(batch_size, corpus.num_documents)
-        _check_words(corpus.vocab_size, model.form.documents.vocab_size)
+        _check_words(corpus.vocab_size, model.form.documents)
         size: float | None = _size_of_parts(corpus.num_documents, num_parts, batch_size)
         size = size if num_parts is None else corpus.num_documents / num_parts  # which is dealt to any number of them
         usual = corpus.num_documents if usual_words is None else usual_size(corpus, usual_words)
@@ -318,17 +318,18 @@ def _check_entries(data: PyTree, total: int, model: Model) -> None:
         model.by_entry.reads(Minibatch(data, None))
 
 
-def _check_words(got: int, vocab_size: int) -> None:
+def _check_words(got: int, form: OfDocuments) -> None:
     """Checks word ids: ids beyond the model's topics would be looked up all the same, and give meaningless numbers."""
-    if got > vocab_size:
+    most, (documents, words, argument) = form.vocab_size, form.names
+    if got > most:
         raise ValueError(
-            f"data: expected word ids below the model's vocab_size={vocab_size}, got a corpus over {got} words. "
-            f"Make the model with vocab_size={got}."
+            f"data: expected {words} numbered below the model's {argument}={most}, got {documents} over {got} {words}. "
+            f"Make the model with {argument}={got}."
         )
-    if got < vocab_size:
+    if got < most:
         warnings.warn(
-            f"data: a corpus over {got} words for a model of vocab_size={vocab_size}: {vocab_size - got} of the "
-            f"model's words never occur, and take a share of every topic. Or make the model with vocab_size={got}.",
+            f"data: {documents} over {got} {words} for a model of {argument}={most}: {most - got} of the model's "
+            f"{words} never occur, but have weights of their own. Or make the model with {argument}={got}.",
             stacklevel=4,
         )
 

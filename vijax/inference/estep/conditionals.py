@@ -77,7 +77,8 @@ def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> Infe
         factors, _, iteration = carry
         old = _means(factors)
         factors, means = _sweep(problem, factors, old)
-        gaps = jax.tree.map(lambda a, b: jnp.max(jnp.abs(a - b)) / (1e-6 + jnp.max(jnp.abs(b))), old, means)
+        largest = lambda a: jnp.max(jnp.abs(a), initial=0.0)  # of none too: sequences of one step have no transitions
+        gaps = jax.tree.map(lambda a, b: largest(a - b) / (1e-6 + largest(b)), old, means)
         return factors, jnp.max(jnp.array(jax.tree.leaves(gaps))), iteration + 1
 
     factors, _, _ = jax.lax.while_loop(

@@ -123,6 +123,7 @@ def hpf(
     shape, clipped = (int(num_items), int(num_components)), feedback == "implicit"
     free: dict[str, Constraint] = {name: real() for name in ("feature_weights", "user_weights") if name in hyper}
     estep = estep or esteps.mean_field(max_iters=30, tol=1e-3)
+    by_word = {} if features is not None else {"items": ("c", "item_rate")}
     return Model(
         hyper,
         functools.partial(_prior, shape),
@@ -133,7 +134,7 @@ def hpf(
         functools.partial(_of_rates, known),
         blocks=(("items",), ("item_rates",)),
         locals=OfLocals(functools.partial(_cold, shape[1]), solved_by=MeanField, is_linear=True),
-        form=DataForm(documents=OfDocuments(shape[0], {} if features is not None else {"items": ("c", "item_rate")})),
+        form=DataForm(documents=OfDocuments(shape[0], by_word, names=("users", "items", "num_items"))),
         queries=answers(
             None if num_covariates else _generative(shape, clipped),
             score=functools.partial(_score, clipped, estep),

@@ -41,6 +41,7 @@ from vijax.models.series.switching_dynamics import (
     features_of,
     known_steps,
     require_begun,
+    require_explained,
     step_densities,
 )
 from vijax.tree import on_device
@@ -120,7 +121,7 @@ def arhmm(
         return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
 
     def check(data: PyTree) -> None:
-        check_columns(data, dim, num_inputs)
+        require_explained(*check_columns(data, dim, num_inputs), dim, num_lags)
 
     return energy_model(
         globals={

@@ -155,6 +155,15 @@ def check_columns(data: PyTree, dim: int, num_inputs: int) -> tuple[np.ndarray, 
     return y, mask
 
 
+def require_explained(y: np.ndarray, mask: Bool[np.ndarray, "N T"], dim: int, num_lags: int) -> None:
+    """Raises ValueError where no sequence has `num_lags` whole steps and one more: nothing would be fitted."""
+    whole = mask & np.isfinite(y[..., :dim]).all(-1)
+    runs = np.cumsum(np.pad(whole, [(0, 0), (1, num_lags)]), 1)
+    some = (runs[:, num_lags + 1 :] - runs[:, : -num_lags - 1] > num_lags).any()
+    expected = f"a sequence with {num_lags + 1} steps in a row that are known in all columns"
+    require(some, "data", expected, "none", "Each step is modelled given those before it.")
+
+
 def require_begun(y: np.ndarray, mask: Bool[np.ndarray, "N T"], dim: int, num_lags: int) -> None:
     """Raises ValueError where a sequence does not begin with `num_lags` whole steps, after which draws go on."""
     known = mask & np.isfinite(y[..., :dim]).all(-1)
