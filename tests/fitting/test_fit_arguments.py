@@ -97,6 +97,11 @@ CASES = [
         ValueError,
         r"^data: expected all 3 groups that the model was made for, as model\.data is, got 2\. .*batch_size",
     ),
+    (
+        lambda: vi.fit(vi.pg_svi(GLM), {"x": Y_GLM}, key=KEY, num_steps=1),
+        ValueError,
+        r"^data: expected none, or model\.data \(the arrays site, y\), got the arrays x\. .* leave them out",
+    ),
     (lambda: vi.pg_svi(GLM, memory=True, estimator=vi.estimator.mean_field()), ValueError, "^estimator: expected none"),
     # arguments of pg_svi that a model without sites has no use for
     (lambda: vi.pg_svi(COIN, memory=True), ValueError, r"^memory: expected it left out for a model that has no sites"),

@@ -72,6 +72,13 @@ def test_splines_keep_their_knots_in_new_rows():
     np.testing.assert_allclose(design.rows_of({"x": TABLE["x"][:3]}).x, design.rows.x[:3])
 
 
+def test_dates_are_named():
+    days = np.arange(24).astype("datetime64[D]")
+    with pytest.raises(ValueError, match=r"dates in \['day'\]. Make them numbers"):
+        vi.glmm("y ~ x + day", {**TABLE, "day": days})
+    assert len(vi.glmm("y ~ x + (1 | day)", {**TABLE, "day": days}).design.factors[0].levels) == 24
+
+
 @pytest.mark.parametrize(
     ("text", "more", "said"),
     [

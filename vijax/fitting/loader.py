@@ -258,6 +258,7 @@ def as_loader(
         return row_loader(data, model, size or data.num_groups, seed, num_parts is not None)
     if model.form.one_group:
         data = one_group(data)
+    _check_given(data, model.form.given)
     check_numbers(data)
     (model.form.check or check_finite)(data)
     kinds = intake.kinds_of(model, data)
@@ -305,6 +306,17 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
             f"Parts of {size} are {-(-total // size)}."
         )
     return size
+
+
+def _check_given(data: PyTree, given: PyTree) -> None:
+    """Checks that data of a model that was made for some are of their form."""
+    if given is None or jax.tree.structure(data) == jax.tree.structure(given):
+        return
+    names = lambda tree: f"the arrays {', '.join(tree)}" if isinstance(tree, dict) else f"a {type(tree).__name__}"
+    raise ValueError(
+        f"data: expected none, or model.data ({names(given)}), got {names(data)}. The model was made for its own data: "
+        "leave them out."
+    )
 
 
 def _check_entries(data: PyTree, total: int, model: Model) -> None:

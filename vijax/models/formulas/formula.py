@@ -290,6 +290,7 @@ def require_whole(frame: Any, formula: str) -> None:
     describe = require_extra("formulae", "formula").model_description
     with _speaking("formula", frame):
         named = set().union(*(describe(terms).var_names for terms in (fixed, *(bar.terms for bar in bars))))
+    _require_no_dates(frame, named)
     named.update(*(bar.factor.split(":") for bar in bars))
     found = {name: np.flatnonzero(frame[name].isna()) for name in frame.columns if name in named}
     found = {name: rows for name, rows in found.items() if len(rows)}
@@ -303,6 +304,12 @@ def require_whole(frame: Any, formula: str) -> None:
     remedy = f"Remove these rows, with pandas as table.dropna(subset={list(found)}), or fill them in."
     got += "" if of_file else ", counted from 0"
     require(not found, "table", "values in all columns of the formula", got, remedy)
+
+
+def _require_no_dates(frame: Any, named: set[str]) -> None:
+    dates = [name for name in frame.columns if name in named and frame[name].dtype.kind in "Mm"]
+    remedy = "Make them numbers: (table[name] - table[name].min()).dt.days."
+    require(not dates, "table", "numbers, text or categories in the terms of the formula", f"dates in {dates}", remedy)
 
 
 def _factor(name: str, bars: Sequence[tuple[Bar, Any]], frame: Any) -> tuple[Factor, np.ndarray, np.ndarray]:
