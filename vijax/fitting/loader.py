@@ -310,7 +310,8 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
 
 def _check_given(data: PyTree, given: PyTree) -> None:
     """Checks that data of a model that was made for some are of their form."""
-    if given is None or jax.tree.structure(data) == jax.tree.structure(given):
+    known: Any = jax.tree.structure(given)
+    if given is None or known == jax.tree.structure(data):
         return
     names = lambda tree: f"the arrays {', '.join(tree)}" if isinstance(tree, dict) else f"a {type(tree).__name__}"
     raise ValueError(
