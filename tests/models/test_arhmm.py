@@ -164,7 +164,10 @@ def test_gaps_are_drawn_before_a_forecast():
         ((np.where([[[0, 0, 1]]], np.nan, np.zeros((1, 4, 3))), np.ones((1, 4), bool)), "inputs .* that are all known"),
         ((np.where([[[0], [1]]], np.inf, np.zeros((1, 2, 3))), np.ones((1, 2), bool)), "got inf in sequence 0, step 1"),
         ((np.zeros((2, 3, 3)), np.array([3 * [True], 3 * [False]]) & [True, True, False]), "3 steps in a row .* none"),
-        ((np.where(np.arange(5)[:, None] == [2, 2, 9], np.nan, np.zeros((1, 5, 3))), np.ones((1, 5), bool)), "none"),
+        (
+            (np.where(np.arange(5)[:, None] == [2, 2, 9], np.nan, np.zeros((1, 5, 3))), np.ones((1, 5), bool)),
+            "in a row",
+        ),
     ],
 )
 def test_bad_data(data, message):

@@ -72,7 +72,13 @@ def test_splines_keep_their_knots_in_new_rows():
     np.testing.assert_allclose(design.rows_of({"x": TABLE["x"][:3]}).x, design.rows.x[:3])
 
 
-def test_dates_are_named():
+def test_columns_of_one_name_and_dates_are_named():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(TABLE).rename(columns={"count": "x"})
+    for text in ("y ~ x", "y ~ label + (1 | x)"):
+        with pytest.raises(ValueError, match=r"one column of each name .* got several columns \['x'\]. Rename"):
+            vi.glmm(text, frame)
+    assert len(vi.glmm("y ~ label", frame).names) == 3  # x is not read
     days = np.arange(24).astype("datetime64[D]")
     with pytest.raises(ValueError, match=r"dates in \['day'\]. Make them numbers"):
         vi.glmm("y ~ x + day", {**TABLE, "day": days})

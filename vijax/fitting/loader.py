@@ -342,7 +342,7 @@ def _check_words(got: int, form: OfDocuments) -> None:
     if got < most:
         warnings.warn(
             f"data: {documents} over {got} {words} for a model of {argument}={most}: {most - got} of the model's "
-            f"{words} never occur, but have weights of their own. Or make the model with {argument}={got}.",
+            f"{words} never occur, but are given weight all the same. Or make the model with {argument}={got}.",
             stacklevel=4,
         )
 

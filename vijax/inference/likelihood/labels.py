@@ -151,7 +151,7 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
 
     def log_prob(y: Any, z: Array) -> Array:
         (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
-        z = jnp.clip(z, -FAR, FAR)  # for a factor of zero leaves out no infinity
+        z = jnp.clip(z, -FAR, FAR)  # 0 times infinity would be NaN
         return has_lower * log_sigmoid(z - lower) + has_upper * log_sigmoid(upper - z) + known
 
     def closed_form(y: Any, m: Array, v: Array) -> Moments:

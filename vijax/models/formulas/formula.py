@@ -283,15 +283,15 @@ def frame_of(table: Any) -> Any:
 
 def require_whole(frame: Any, formula: str) -> None:
     """Raises ValueError where columns that a formula names have missing values, with their rows: lines of a file, else
-    rows counted from 0. A formula without ~ is its right side."""
+    rows counted from 0; where two have one name, or a term is of dates. A formula without ~ is its right side."""
     left, _, right = formula.rpartition("~")
     fixed, bars = split(f"{left or 'y'} ~ {right}")
     fixed = fixed if left else fixed.partition("~")[2]
     describe = require_extra("formulae", "formula").model_description
     with _speaking("formula", frame):
-        named = set().union(*(describe(terms).var_names for terms in (fixed, *(bar.terms for bar in bars))))
-    _require_no_dates(frame, named)
-    named.update(*(bar.factor.split(":") for bar in bars))
+        terms = set().union(*(describe(terms).var_names for terms in (fixed, *(bar.terms for bar in bars))))
+    named = terms.union(*(bar.factor.split(":") for bar in bars))
+    _require_readable(frame, terms, named)
     found = {name: np.flatnonzero(frame[name].isna()) for name in frame.columns if name in named}
     found = {name: rows for name, rows in found.items() if len(rows)}
     of_file = frame.index.name in ("line", "row")
@@ -306,8 +306,10 @@ def require_whole(frame: Any, formula: str) -> None:
     require(not found, "table", "values in all columns of the formula", got, remedy)
 
 
-def _require_no_dates(frame: Any, named: set[str]) -> None:
-    dates = [name for name in frame.columns if name in named and frame[name].dtype.kind in "Mm"]
+def _require_readable(frame: Any, terms: set[str], named: set[str]) -> None:
+    twice = sorted(set(frame.columns[frame.columns.duplicated()]) & named)
+    require(not twice, "table", "one column of each name in the formula", f"several columns {twice}", "Rename them.")
+    dates = [name for name in frame.columns if name in terms and frame[name].dtype.kind in "Mm"]
     remedy = "Make them numbers: (table[name] - table[name].min()).dt.days."
     require(not dates, "table", "numbers, text or categories in the terms of the formula", f"dates in {dates}", remedy)
 

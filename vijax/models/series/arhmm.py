@@ -92,7 +92,8 @@ def arhmm(
       Draws have the first P steps of the data, and their inputs; forecasts keep the inputs of the last step.
 
     Raises:
-      ValueError: an argument outside its limits; later, data unlike the above, and draws without P first steps.
+      ValueError: an argument outside its limits; later, data unlike the above, or in which no sequence has P + 1 known
+        steps in a row, and draws without P first steps.
 
     >>> import vijax as vi
     >>> turn = lambda a: np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
