@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import gammaln
+from scipy.special import digamma, gammaln
 
 import vijax as vi
 from tests.programs import compiled, names_since
 from vijax.data import Corpus
 
 COUNTS = np.array([[2, 1, 0, 1, 0], [0, 0, 2, 0, 2], [1, 0, 1, 0, 1]])
-ALPHA = 0.7
+ALPHA, KEY = 0.7, jax.random.key(0)
 ETA = np.array([[2.0, 1.5, 0.7, 1.0, 0.7], [0.7, 0.8, 2.0, 1.0, 1.5]])  # tells the topics apart
 
 
@@ -34,24 +34,32 @@ def algorithm(estep, eps=0.02, **more):
     return vi.sgrld(model, step_size=vi.step_size.constant(eps / 2), **more)
 
 
-def chain(alg, batch, steps):
-    key = jax.random.key(0)
+def chain(alg, batch_of, steps, key=KEY):
+    """Sum of theta over the steps after 500, and at each step the bound and the sums of theta."""
 
     def body(carry, _):
         state, total = carry
-        state, info = alg.step(jax.random.fold_in(key, state.step), state, batch)
+        own = jax.random.fold_in(key, state.step)
+        state, info = alg.step(own, state, batch_of(jax.random.fold_in(own, 1)))
         theta = state.posterior["topics"].concentration
         return (state, total + jnp.where(state.step > 500, theta, 0)), (info.elbo, theta.sum(1))
 
-    return jax.jit(lambda s: jax.lax.scan(body, (s, jnp.zeros((2, 5))), length=steps))(alg.init(key))
+    state = alg.init(key)
+    zeros = jnp.zeros_like(state.posterior["topics"].concentration)
+    return jax.jit(lambda s: jax.lax.scan(body, (s, zeros), length=steps))(state)
+
+
+def minibatch(counts, rows):
+    """These rows of the counts, of as many documents as there are."""
+    some = jnp.asarray(counts, jnp.float32)[rows]
+    words = jnp.broadcast_to(jnp.arange(counts.shape[1]), some.shape)
+    documents = vi.Documents(words, some, jnp.ones(len(rows)), int(counts.sum(1).max()))
+    return vi.Minibatch((documents,), float(len(counts)))
 
 
 @pytest.fixture(scope="module")
 def drawn():
-    words = jnp.broadcast_to(jnp.arange(5), COUNTS.shape)
-    documents = vi.Documents(words, jnp.asarray(COUNTS, jnp.float32), jnp.ones(3), 4)
-    batch = vi.Minibatch((documents,), 3.0)
-    return chain(algorithm(vi.estep.gibbs(2, 5)), batch, 100_000)
+    return chain(algorithm(vi.estep.gibbs(2, 5)), lambda key: minibatch(COUNTS, np.arange(3)), 100_000)
 
 
 def test_the_average_of_draws_is_the_posterior_mean(drawn):
@@ -61,6 +69,50 @@ def test_the_average_of_draws_is_the_posterior_mean(drawn):
     np.testing.assert_allclose(found, enumerated(), atol=0.015)
     # theta_k. ~ Gamma(sum eta, 1), whatever the data
     np.testing.assert_allclose(np.asarray(mass).mean(0), ETA.sum(1), rtol=0.06)
+
+
+@pytest.mark.slow
+def test_the_average_is_the_same_of_minibatches():
+    """Two of three documents a step, their message times 3 / 2."""
+    pair = lambda key: minibatch(COUNTS, jax.random.choice(key, 3, (2,), replace=False))
+    (_, total), _ = chain(algorithm(vi.estep.gibbs(2, 5), eps=0.01), pair, 200_000)
+    np.testing.assert_allclose(total / total.sum(1, keepdims=True), enumerated(), atol=0.02)
+
+
+FEW = np.array([[3, 1], [0, 2], [4, 2]])
+ETA_OF_FEW = np.array([[2.0, 1.0], [0.8, 1.7]])
+
+
+def bounds(grid):
+    """Mean-field bound of each document of `FEW` at p(word 0 | topic) of a grid, (..., 2), by NumPy."""
+    beta = np.stack([grid, 1 - grid], -1)[..., None, :, :]  # (..., 1, K, V)
+    gamma = np.broadcast_to(ALPHA + FEW.sum(1)[:, None] / 2, (*grid.shape[:-1], len(FEW), 2))
+    for _ in range(300):
+        log_weights = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True))
+        joint = np.exp(log_weights)[..., None] * beta  # (..., D, K, V)
+        gamma = ALPHA + (FEW[:, None] * joint / joint.sum(-2, keepdims=True)).sum(-1)
+    log_weights = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True))
+    words = (FEW * np.log((np.exp(log_weights)[..., None] * beta).sum(-2))).sum(-1)
+    normalizer = lambda a: gammaln(a).sum(-1) - gammaln(a.sum(-1))
+    kl = normalizer(np.full(2, ALPHA)) - normalizer(gamma) + ((gamma - ALPHA) * log_weights).sum(-1)
+    return words - kl
+
+
+@pytest.mark.slow
+def test_with_mean_field_the_bound_takes_the_place_of_the_likelihood():
+    """The average of draws is the mean of the prior times exp of the documents' bounds, by quadrature."""
+    points = (np.arange(150) + 0.5) / 150
+    grid = np.stack(np.meshgrid(points, points, indexing="ij"), -1)
+    prior = ((ETA_OF_FEW[:, 0] - 1) * np.log(grid) + (ETA_OF_FEW[:, 1] - 1) * np.log1p(-grid)).sum(-1)
+    log_p = bounds(grid).sum(-1) + prior
+    weights = np.exp(log_p - log_p.max())
+    wanted = (weights[..., None] * grid).sum((0, 1)) / weights.sum()
+    model = vi.models.lda(2, 2, alpha=ALPHA, eta=ETA_OF_FEW, estep=vi.estep.mean_field(100, 1e-5))
+    alg = vi.sgrld(model, step_size=vi.step_size.constant(0.01))
+    one = lambda key: chain(alg, lambda _: minibatch(FEW, np.arange(3)), 8_000, key)[0][1]
+    total = jnp.sum(jax.vmap(one)(jax.random.split(KEY, 64)), 0)  # a standard error of 0.004
+    np.testing.assert_allclose((total / total.sum(1, keepdims=True))[:, 0], wanted, atol=0.015)
+    assert np.abs(wanted - ETA_OF_FEW[:, 0] / ETA_OF_FEW.sum(1)).max() > 0.05  # the data tell something
 
 
 def test_a_fit_goes_on_bit_for_bit_and_compiles_once(tmp_path):

@@ -75,6 +75,8 @@ class OnMesh(Wrapper):
         states = State(*(whole for _ in State._fields))._replace(local=own, beside={})  # type: ignore[arg-type]
         infos = Info(*(whole for _ in Info._fields))._replace(per_group=own)  # type: ignore[arg-type]
         batches = Minibatch(own, whole, own, own, whole, own)  # type: ignore[arg-type]
+        # Unchecked: the check wants the zeros of every scan, and every derivative of our own, marked as differing by
+        # device. A key used on every device alike, which it would find, is found by tests/inference/test_axis.py.
         step = jax.shard_map(
             over_axis(alg, self.axis).step,
             mesh=self.mesh,

@@ -22,7 +22,7 @@ from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.data.reading.checks import Notes, fail
 from vijax.data.tables.columns import Columns, columns_of
 from vijax.data.tables.table_files import read_columns
-from vijax.models.formulas import formula
+from vijax.models.formulas import coefficients, formula
 from vijax.models.formulas.glmm import Glmm, glmm
 from vijax.models.formulas.laws import LAWS
 
@@ -230,6 +230,10 @@ def score(seen: Seen) -> RowScore:
     return RowScore.of(special.logsumexp(each, axis=0) - np.log(len(each)), "row")
 
 
+ENDS = ["", "5 %", "50 %", "95 %"]
+FOR_ONE_SD = "For one sd of the column, on the scale of the link."
+
+
 def describe(seen: Seen) -> list[Block]:
     """The verdict; all unknowns by name; the effects of groups."""
     model = of_frame(seen.settings, seen.data.train)
@@ -245,11 +249,13 @@ def describe(seen: Seen) -> list[Block]:
         Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
     ]
     if model.law.link != "identity":
-        slopes = [label for label in model.density_form.labels if label.partition("[")[0] != "Intercept"]
-        against = f" against {model.design.levels[0]}" if model.design.against else ""
-        title = "Ratios of means" if model.law.link == "log" else f"Ratios of odds{against}"
-        ratios = [[name, *quantiles(np.exp(x))] for name, x in of if name in slopes]
-        blocks.append(Table(title, ["", "5 %", "50 %", "95 %"], ratios, "For one more of the column, all else equal."))
+        base = model.design.levels[0] if model.design.against else ""
+        found = coefficients.ratios(model, draws)
+        title, note = coefficients.ratios_of(model.law, base), "For one more of the column, all else equal."
+        blocks.append(Table(title, ENDS, [[name, *quantiles(x)] for name, x in found.items()], note))
+    if found := coefficients.standardised(model, draws):
+        note = "For one sd of the column; in sds of the response." if model.law.link == "identity" else FOR_ONE_SD
+        blocks.append(Table("Standardised effects", ENDS, [[name, *quantiles(x)] for name, x in found.items()], note))
     for factor in model.design.factors:
         u, names = draws.effects[factor.name], list(factor.levels)[:MOST_SHOWN]
         labels = [(label, level) for level in model.design.against or (None,) for label in factor.labels]

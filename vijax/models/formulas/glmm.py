@@ -16,11 +16,13 @@ from vijax.checks import check_key, require, require_integers
 from vijax.contract.model import Model
 from vijax.contract.variables import Z
 from vijax.models.energies.density import density
+from vijax.models.formulas import coefficients
 from vijax.models.formulas import formula as formulas
 from vijax.models.formulas.form import Form, form_of
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.priors import Prior, changed, weak
 from vijax.predict.predictive import coordinates
+from vijax.predict.summary import Summary, of_draws
 from vijax.xla import keys
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import kept, quick_jit
@@ -233,6 +235,16 @@ class Glmm(Model):
         draws = self.draws(fit, key_draws, num_draws)
         return self._responses(draws, self.predictors(draws), self.design.trials, key_data)
 
+    def ratios(self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9) -> Summary:
+        """Table of exp of the coefficients but the intercept: ratios of means behind a log link (before the cut at zero
+        of hurdle laws), else of odds, for one more of the column. ValueError behind the identity."""
+        return of_draws(coefficients.ratios(self, self.draws(fit, key, num_draws)), level)
+
+    def standardised(self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9) -> Summary:
+        """Table of the coefficients times the sds of their columns, but of those that code categories: on the scale of
+        the link, or in sds of the response where the link is the identity."""
+        return of_draws(coefficients.standardised(self, self.draws(fit, key, num_draws)), level)
+
     def log_lik(
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, table: Any = None
     ) -> Float[np.ndarray, "S N"]:
@@ -329,7 +341,8 @@ def glmm(
     Returns:
       A `Model`, a log density of its coefficients and of the spreads of its groups, whose effects are integrated out.
       Fit it by `vijax.auto(model, key=key)`, which reads `model.data`; `fit.summary()` has all names,
-      `fit.predict(table, key=key)` predicts. `model.draws`, `model.replicated` and `model.log_lik` take the fit.
+      `fit.predict(table, key=key)` predicts. `model.ratios`, `model.standardised`, `model.draws`, `model.replicated`
+      and `model.log_lik` take the fit.
 
     Raises:
       ValueError: a formula that cannot be read, a table that lacks a column, a response that the family does not have.

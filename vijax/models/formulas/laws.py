@@ -53,6 +53,11 @@ class Law:
     categories: Literal["", "ordered", "named"] = ""
 
     @property
+    def cut(self) -> bool:
+        """True for counts that are cut off at zero (hurdle): `exp(eta)` is their mean before that."""
+        return self.of_mean is _mean_of_hurdle
+
+    @property
     def ordered(self) -> bool:
         """True for ordered categories."""
         return self.categories == "ordered"

@@ -1,0 +1,52 @@
+"""Coefficients as people read them: as ratios behind a logarithm or a logit, and by the spread of their columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from vijax.checks import require
+from vijax.models.formulas.formula import at_level
+from vijax.models.formulas.laws import Law
+
+if TYPE_CHECKING:
+    from vijax.models.formulas.glmm import Draws, Glmm
+
+Named = dict[str, Float[np.ndarray, " S"]]
+
+
+def ratios(model: Glmm, draws: Draws) -> Named:
+    """exp of each coefficient but the intercept, at draws: `ratios_of` says of which numbers they are ratios."""
+    remedy = "Its coefficients are differences already: see standardised."
+    require(model.law.link != "identity", "family", "a law with a log or a logit link", repr(model.law.name), remedy)
+    return {name: np.exp(draws.named[name]) for name, *_ in _slopes(model)}
+
+
+def ratios_of(law: Law, base: str = "") -> str:
+    """Title of `ratios`. They are no ratios of the means of counts that are cut off at zero.
+
+    >>> from vijax.models.formulas.laws import LAWS
+    >>> ratios_of(LAWS["poisson"]), ratios_of(LAWS["categorical"], "red")
+    ('Ratios of means', 'Ratios of odds against red')
+    """
+    if law.link == "log":
+        return "Ratios of means before the cut at zero" if law.cut else "Ratios of means"
+    return f"Ratios of odds against {base}" if base else "Ratios of odds"
+
+
+def standardised(model: Glmm, draws: Draws) -> Named:
+    """Change of the predictor by one sd of each column, at draws; in sds of the response where the link is the identity
+    (Gelman, Hill and Vehtari 2020, section 12.2). Columns that code categories have none."""
+    unit = np.std(model.design.y) if model.law.link == "identity" else 1.0
+    columns = {name: (column, codes) for name, column, codes in _slopes(model)}
+    return {name: draws.named[name] * (np.std(x) / unit) for name, (x, codes) in columns.items() if not codes}
+
+
+def _slopes(model: Glmm) -> list[tuple[str, np.ndarray, bool]]:
+    """Name, column, and whether it codes categories, of each coefficient but the intercept."""
+    design = model.design
+    columns = zip(design.labels, design.rows.x.T, design.categorical, strict=True)
+    own = [column for column in columns if column[0] != "Intercept"]
+    return [(at_level(label, level), x, codes) for label, x, codes in own for level in design.against or (None,)]
