@@ -167,3 +167,21 @@ def test_every_step_lowers_for_an_accelerator(name):
     platforms = ("cuda", "tpu")
     exported = jax.export.export(jax.jit(alg.step), platforms=platforms)(KEY, state, batch)
     assert exported.platforms == platforms
+
+
+BY_WORDS = {
+    "svi": (vi.svi, {"lazy": True}),
+    "svi, gibbs": (vi.svi, {"lazy": True, "estep": vi.estep.gibbs(num_sweeps=2, burn_in=1)}),
+    "ssvi_a, active topics": (vi.ssvi_a, {"lazy": True, "active_topics": 2}),
+}
+
+
+@pytest.mark.parametrize("name", BY_WORDS)
+def test_every_step_by_words_lowers_for_an_accelerator(name):
+    row, choices = BY_WORDS[name]
+    alg = row(axis_cases.lda(), **choices)
+    vocab_size = alg.spec.model.form.documents.vocab_size
+    batch = vi.topics.renumbered(axis_cases.DOCUMENTS[0], vocab_size)
+    state = jax.eval_shape(alg.init, KEY, batch)
+    exported = jax.export.export(jax.jit(alg.step), platforms=("cuda", "tpu"))(KEY, state, batch)
+    assert exported.platforms == ("cuda", "tpu")
