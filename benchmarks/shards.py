@@ -89,6 +89,7 @@ if __name__ == "__main__" and len(sys.argv) == 1:
     print("| what | wall s | CPU s | largest process, MB |")
     print("|---|---|---|---|")
     jobs = [("prepare", n, w) for w in (1, 2, 4) for n in (DOCUMENTS, 2 * DOCUMENTS)]
+    jobs += [("prepare", 4 * DOCUMENTS, 1), ("documents", 400_000, 2**23)]
     jobs += [("rows", n, held) for n in (ROWS, 2 * ROWS) for held in (2**23, 2**28)]
     jobs += [("documents", n, held) for n in (100_000, 200_000) for held in (2**23, 2**28)]
     for job in jobs:

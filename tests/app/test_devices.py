@@ -1,5 +1,12 @@
 """`vijax fit --devices`: a setting like any other, refused before a run begins, free on resume."""
 
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
 from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
 
@@ -16,8 +23,35 @@ def test_a_run_on_devices(tmp_path, monkeypatch, capsys):
     assert "\ndevices = 1\n" in settings.read_text()
     changed = [line for line in settings.read_text().splitlines() if not line.startswith("devices")]
     settings.write_text("\n".join(changed).replace("num_epochs = 4", "num_epochs = 6"))
+    assert main(["resume", str(run), "--devices", "1000"]) == 2
+    assert "devices: expected at most the " in capsys.readouterr().err
     assert main(["resume", str(run)]) == 0
     assert "Going on with" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_on_other_devices(tmp_path):
+    """Half of it on two, half on eight: the end is that of a run on one."""
+    write_inputs(tmp_path)
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+    run, other = tmp_path / "run", tmp_path / "other"
+    command = [sys.executable, "-m", "vijax.app.cli"]
+
+    def vijax(*arguments):
+        done = subprocess.run(
+            [*command, *arguments], env=os.environ | {"XLA_FLAGS": flags}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    vijax("fit", tmp_path / "small.toml", "--out", other)
+    vijax("fit", tmp_path / "small.toml", "--devices", "2", "--out", run, "--set", "fit.num_epochs=2")
+    settings = run / "config.toml"
+    settings.write_text(settings.read_text().replace("num_epochs = 2", "num_epochs = 4"))
+    assert "Going on with" in vijax("resume", run, "--devices", "8")
+    one, two = (np.load(folder / "posterior.npz") for folder in (other, run))
+    for name in one.files:
+        np.testing.assert_allclose(two[name], one[name], rtol=1e-4)
 
 
 def test_what_stops_by_itself_has_no_devices(capsys):

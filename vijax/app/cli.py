@@ -84,7 +84,8 @@ def resume(
 
     Args:
       run: its folder.
-      devices: devices of each process; all that it has if not given.
+      devices: number of devices to go on with; those of before if not given. Of several processes, the devices of each;
+        all that it has if not given.
       distributed: this is one of several processes, of any number, that go on together; see `vijax fit`.
       coordinator: the same.
       num_processes: the same.
@@ -96,14 +97,15 @@ def resume(
 
         of = coordinator, num_processes, process_id, devices, initialization_timeout
         return _end_of_team(*resume_together(run, of))
-    if devices is not None:
-        raise ValueError(f"devices: expected none without --distributed; write fit.devices in {run / 'config.toml'}")
     from vijax.app.runs.run import resume
     from vijax.app.runs.sweep import is_sweep, resume_sweep
+    from vijax.app.runs.team import Alone
 
     if is_sweep(run):
+        if devices is not None:
+            raise ValueError(f"devices: expected none for a sweep; write fit.devices in {run / 'config.toml'}")
         return _end_of_sweep(run, resume_sweep(run, say_to_stderr))
-    return _end(resume(run))
+    return _end(resume(run, team=Alone(devices)))
 
 
 def compare(

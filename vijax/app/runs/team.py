@@ -35,14 +35,22 @@ BROKEN = threading.Event()
 
 
 class Alone:
-    """One process, which is a run's only one."""
+    """One process, which is a run's only one.
+
+    Args:
+      devices: devices of the fit; None takes those of the configuration.
+    """
 
     is_first = True
     """True where this process keeps the run's folder."""
 
+    def __init__(self, devices: int | None = None):
+        self.devices = devices
+
     def mesh(self, config: Config) -> Mesh | None:
         """The devices of the fit."""
-        return None if config.fit.devices is None else mesh(config.fit.devices)
+        devices = config.fit.devices if self.devices is None else self.devices
+        return None if devices is None else mesh(devices)
 
     def agreed(self, asked: bool) -> bool:
         """True where any process asks it."""
