@@ -135,6 +135,63 @@ def test_processes_and_one_that_is_killed(tmp_path, monkeypatch):
     same(tmp_path / "out")
 
 
+class Fails(concurrent.futures.Executor):
+    """All calls end in an error of this class."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def submit(self, call, /, *arguments, **more):
+        future = concurrent.futures.Future()
+        future.set_exception(self.kind("count-7", 3))
+        return future
+
+
+def test_workers_that_dask_gave_up_are_said_and_other_errors_stay(tmp_path):
+    """Dask's error is known by its name: it is not installed here."""
+    dask, mine = (type("KilledWorker", (Exception,), {"__module__": of}) for of in ("distributed.scheduler", "mine"))
+    with pytest.raises(DataError, match=r"executor: expected workers that live, got one that was killed, .*same again"):
+        prepare(iter(TEXTS), tmp_path / "out", executor=Fails(dask))
+    with pytest.raises(mine, match="count-7"):
+        prepare(iter(TEXTS), tmp_path / "out", executor=Fails(mine))
+
+
+def killed_twice(target, texts, settings):
+    """Counts as usual; the worker of one shard is killed the first two times."""
+    kills = target.parent.with_name("kills")
+    if "t20" in dict(texts) and (number := len(list(kills.iterdir()))) < 2:
+        (kills / str(number)).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    count_shard(target, texts, settings)
+
+
+@pytest.mark.slow
+def test_a_cluster_of_dask_whose_workers_are_killed(tmp_path, monkeypatch):
+    """Dask gives a shard up where it may try no other worker, and that is said. The same again, with the same client,
+    goes on; the next worker that is killed does not stop it, for now Dask may try another."""
+    of_it = "Dask is beside the environment of the tests: .ci/run installs it there"
+    dask = pytest.importorskip("dask", reason=of_it)
+    distributed = pytest.importorskip("distributed", reason=of_it)
+    monkeypatch.setattr("vijax.data.to_shards.count_shard", killed_twice)
+    kills, arguments = tmp_path / "kills", {"text": SETTINGS, "shard_characters": 1000}
+    kills.mkdir()
+    # On a busy machine a worker is not there again within the 15 s for which Dask waits for it.
+    settings = {"distributed.scheduler.allowed-failures": 0, "distributed.deploy.lost-worker-timeout": "10 minutes"}
+    workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(**workers) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        with pytest.raises(DataError, match="expected workers that live, got one that was killed, perhaps for memory"):
+            prepare(iter(TEXTS), tmp_path / "out", executor=client.get_executor(), **arguments)
+        assert len(list(kills.iterdir())) == 1
+        cluster.scheduler.allowed_failures = 3
+        prepare(iter(TEXTS), tmp_path / "out", executor=client.get_executor(), **arguments)
+    assert len(list(kills.iterdir())) == 2
+    same(tmp_path / "out")
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_full_disk_is_said_and_what_was_written_is_kept(tmp_path, workers):
     """A disk of 96 kB, which is then made larger."""

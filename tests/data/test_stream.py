@@ -120,17 +120,69 @@ def test_what_does_not_fit_is_said():
         vi.data.stream(3)
 
 
+def counts_of(batch, vocab_size):
+    """The documents of a batch as a matrix of counts."""
+    (documents,) = batch.data
+    found = np.zeros((len(documents.words), vocab_size))
+    np.add.at(found, (np.arange(len(found))[:, None], documents.words), documents.counts)
+    return found
+
+
 def test_batches_of_documents_are_what_read_reads():
     counts = np.random.default_rng(0).poisson(0.4, (60, 12)) + np.eye(60, 12, dtype=int)
     loader = as_loader(vi.data.stream([counts], 600, shuffled=True), vi.models.lda(3, 12), None, 0)
     (batch,) = loader.batches(0, 1)
-    (documents,) = batch.data
-    dense = np.zeros((60, 12))
-    np.add.at(dense, (np.arange(60)[:, None], documents.words), documents.counts)
-    assert np.array_equal(dense, counts)
+    assert np.array_equal(counts_of(batch, 12), counts)
     assert float(batch.num_groups) == 600
     with pytest.raises(vi.data.DataError, match="11 words, as the model has"):
         list(as_loader(vi.data.stream([counts], shuffled=True), vi.models.lda(3, 11), None, 0).batches(0, 1))
+
+
+def test_arrow_batches_of_documents_are_as_in_shards():
+    """Words in any order, one of them twice, and a document without words."""
+    arrow = pytest.importorskip("pyarrow")
+    ids, counts = [[4, 1], [], [2, 2, 0], [5]], [[1, 3], [], [2, 1, 1], [7]]
+    dense = np.zeros((4, 6))
+    dense[0, [1, 4]], dense[2, [0, 2]], dense[3, 5] = (3, 1), (1, 3), 7
+
+    def batch(ids, counts, kind=arrow.list_):
+        columns = [arrow.array(column, kind(arrow.int32())) for column in (ids, counts)]
+        return arrow.record_batch([*columns, arrow.array(["a"] * len(ids))], ["ids", "counts", "title"])
+
+    def load(item, vocab_size=6):
+        source = vi.data.stream([item], 99, shuffled=True)
+        return counts_of(next(as_loader(source, vi.models.lda(2, vocab_size), None, 0).batches(0, 1)), vocab_size)
+
+    one = batch(ids, counts)
+    assert np.array_equal(load(one), dense)
+    assert np.array_equal(load(one.slice(1)), dense[1:])
+    assert np.array_equal(load(batch(ids, counts, arrow.large_list)), dense)
+    assert np.array_equal(load(arrow.Table.from_batches([one.slice(0, 0), one.slice(0, 3), one.slice(3)])), dense)
+    with pytest.raises(vi.data.DataError, match="batch of step 0: expected word ids from 0 to 4"):
+        load(one, 5)
+    with pytest.raises(vi.data.DataError, match="step 0, row 5: expected as many ids as counts, got 1 ids and 2"):
+        load(arrow.Table.from_batches([one, batch([[1]], [[1, 2]])]))
+    with pytest.raises(vi.data.DataError, match=r"step 0, column 'counts', row 2: .* got a missing value"):
+        load(batch([[1], [2]], [[1], None]))
+    with pytest.raises(vi.data.DataError, match="one document or more"):
+        load(one.slice(0, 0))
+
+
+def test_arrow_batches_of_rows_are_matrices_and_their_columns_vectors():
+    arrow = pytest.importorskip("pyarrow")
+    a, y = np.arange(50.0), tosses(0)
+    table = arrow.table({"a": a, "b": -a, "y": y})
+    (batch,) = table.to_batches()
+    pair = vi.model(COIN.prior, local_elbo=lambda s, xy, key: COIN.local_elbo(s, xy[0].sum(1) * xy[1], key))
+    for item in (table, batch, table.slice(0, 20)):
+        source = vi.data.stream([(item.select(["a", "b"]), item["y"])], 200, shuffled=True)
+        x, vector = next(as_loader(source, pair, None, 0).batches(0, 1)).data
+        assert np.array_equal(x, np.stack([a, -a], 1)[: len(vector)])
+        assert np.array_equal(vector, y[: item.num_rows].astype(np.float32))
+    plain, of_arrow = (fit(vi.data.stream([y], 200, shuffled=True), 4) for y in (y, batch["y"]))
+    jax.tree.map(np.testing.assert_array_equal, plain.state, of_arrow.state)
+    with pytest.raises(vi.data.DataError, match=r"batch of step 0: data: expected finite"):
+        fit(vi.data.stream([arrow.table({"y": [0.0, None]})], 200, shuffled=True))
 
 
 def test_topics_that_change_half_way_are_followed():

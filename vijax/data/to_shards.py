@@ -22,6 +22,7 @@ import itertools
 import json
 import os
 import re
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def prepare(
         the most frequent of a shard, and "#7" where none is.
       executor: anything with the interface of `concurrent.futures.Executor`: processes of this machine
         (`ProcessPoolExecutor`), or of a cluster (Dask's `client.get_executor()`), whose machines must see `out`. None
-        works in this process.
+        works in this process. Dask gives a shard whose worker was killed to another.
       in_flight: shards that wait or are worked on at once; by default two for each processor of this machine.
       shard_characters: characters of text in a shard, at least. A worker holds one shard at a time.
       progress: function that is given a line after each shard.
@@ -294,7 +295,7 @@ def _run(
             task(*job)
             finished()
             continue
-        running.add(executor.submit(task, *job))
+        running.add(executor.submit(_called, uuid.uuid4().hex, task, *job))
         while len(running) >= in_flight:
             running = _after_the_first(running)
             finished()
@@ -304,16 +305,31 @@ def _run(
     return number
 
 
+def _called(name: str, task: Callable[..., None], *job: Any) -> None:
+    """Calls a function. The name is of this call alone: Dask remembers the outcome of a call with the same arguments,
+    the death of its workers too."""
+    task(*job)
+
+
 def _after_the_first(running: set[concurrent.futures.Future]) -> set[concurrent.futures.Future]:
     """The calls that are left when one or more have ended. Raises what they raised."""
     ended, left = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
     try:
         for each in ended:
             each.result()
-    except concurrent.futures.BrokenExecutor as error:
+    except Exception as error:
+        if not _is_of_dead_workers(error):
+            raise
         remedy = "run the same again: it goes on where it was; fewer workers need less memory"
         raise fail("executor", "workers that live", "one that was killed, perhaps for memory", remedy) from error
     return left
+
+
+def _is_of_dead_workers(error: Exception) -> bool:
+    """Tells whether an executor has given a call up because its worker was killed. Dask does so when several were; it
+    need not be installed to be asked."""
+    names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(error).__mro__]
+    return isinstance(error, concurrent.futures.BrokenExecutor) or ("distributed", "KilledWorker") in names
 
 
 def _shards(blocks: Iterator[list[tuple[str, str]]], characters: int) -> Iterator[list[tuple[str, str]]]:

@@ -17,7 +17,8 @@ from vijax.data.corpora.shards import PAIRS, ROWS, STRINGS, files_of, pairs_of, 
 from vijax.data.reading.checks import check_vocab_size, check_word_ids, fail, listed
 from vijax.data.reading.store import Block, blocks_of, from_parquet, said_of
 from vijax.data.streams.permutation import Permutation
-from vijax.data.streams.rows import HELD, SPLIT, Chosen
+from vijax.data.streams.rows import HELD, SPLIT, Chosen, unchanged
+from vijax.data.tables.columns import column_names
 
 PAIR_BYTES, DOCUMENT_BYTES = 8, 32
 """Bytes of a word with its count, and of the places of a document, while they are held."""
@@ -156,7 +157,7 @@ class Shards:
         def read(file: Any) -> tuple[np.ndarray, ...]:
             found, row = [_nothing()], 0
             known = self.vocab_size if self.new_ids is None else len(self.new_ids)
-            for batch in file.iter_batches(ROWS, [block.number], list(PAIRS)):
+            for batch in unchanged(file, block).iter_batches(ROWS, [block.number], list(PAIRS)):
                 here = chosen[slice(*np.searchsorted(chosen, [row, row + batch.num_rows]))] - row
                 if len(here):
                     found.append(_some(_checked(pairs_of(batch, str(block), row + 1), known, block), here))
@@ -214,6 +215,21 @@ def shards(
     return Shards(tuple(blocks), words, size, num_pairs, held_bytes)
 
 
+def is_arrow(item: Any) -> bool:
+    """Tells whether an object is an Arrow table or record batch with the columns `ids` and `counts` of a shard."""
+    return type(item).__module__.partition(".")[0] == "pyarrow" and set(PAIRS) <= set(column_names(item) or ())
+
+
+def of_arrow(item: Any, vocab_size: int, where: str) -> Corpus:
+    """The documents of an Arrow table or record batch as a corpus over so many words. Raises DataError: as for shards,
+    with the row, from 1."""
+    found, row = [_nothing()], 1
+    for batch in item.to_batches() if hasattr(item, "to_batches") else [item]:
+        found.append(_checked(pairs_of(batch, where, row), vocab_size, where))
+        row += batch.num_rows
+    return Corpus(*bags(*_joined(found))[:3], vocab_size=vocab_size)
+
+
 def _head(file: Any) -> tuple[list[str], list[int], int, list[int | None]]:
     """The columns of a file, the rows of each row group, the number of word ids, and the largest of each row group,
     None where it is not said."""
@@ -230,10 +246,10 @@ def _head(file: Any) -> tuple[list[str], list[int], int, list[int | None]]:
     return names, counts, sum(column.num_values for column in of_ids), largest
 
 
-def _checked(pairs: tuple[np.ndarray, ...], vocab_size: int, block: Block) -> tuple[np.ndarray, ...]:
+def _checked(pairs: tuple[np.ndarray, ...], vocab_size: int, where: Block | str) -> tuple[np.ndarray, ...]:
     """Pairs with the words of each document in order, each once."""
     lengths, ids, counts = pairs
-    check_word_ids(ids, vocab_size, block)
+    check_word_ids(ids, vocab_size, where)
     if not is_canonical(lengths, ids, counts):
         rows = np.repeat(np.arange(len(lengths)), lengths)
         lengths, ids, counts = canonical(rows, ids, counts, (len(lengths), vocab_size))

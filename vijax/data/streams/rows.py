@@ -90,7 +90,8 @@ class Rows:
     def read(self, block: Block) -> PyTree:
         """The arrays of a block."""
         names = list(dict.fromkeys(jax.tree.leaves(self.columns)))
-        found = from_parquet(block.file, lambda file: file.read_row_group(block.number, columns=names))
+        read = lambda file: unchanged(file, block).read_row_group(block.number, columns=names)
+        found = from_parquet(block.file, read)
         arrays = {name: _array(found.column(name), f"{block.file}, column {name!r}") for name in names}
         matrix = lambda names: np.stack([arrays[name] for name in names], 1) if _is_list(names) else arrays[names]
         return jax.tree.map(matrix, self.columns, is_leaf=_is_list)
@@ -149,6 +150,18 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
 def _head(file: Any) -> tuple[list[str], list[int]]:
     """The columns of a file, and the rows of each row group."""
     return file.schema_arrow.names, [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+
+
+def unchanged(file: Any, block: Block) -> Any:
+    """The file of a block. Raises DataError where it was written anew with a row group of another length since it was
+    opened first: numbers of rows would mean others."""
+    found = file.metadata
+    count = found.row_group(block.number).num_rows if block.number < found.num_row_groups else 0
+    if count != block.count:
+        expected = f"{block.count:,} rows in row group {block.number}, as when it was opened first"
+        remedy = "put back the file as it was: a run with checkpoints goes on"
+        raise fail(block.file, expected, f"{count:,}", remedy)
+    return file
 
 
 def _put(places: np.ndarray, rows: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:

@@ -17,6 +17,7 @@ from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Model
 from vijax.data.minibatch import padded_documents
 from vijax.data.reading.checks import DataError, fail
+from vijax.data.streams.documents import is_arrow, of_arrow
 
 UNKNOWN = 2**31 - 1
 """Steps of a pass of which nobody knows the end."""
@@ -52,9 +53,11 @@ def stream(
 ) -> Stream:
     """Batches from elsewhere, for `vijax.fit(alg, stream(...), num_steps=...)`.
 
-    A batch is a pytree of arrays (of PyTorch too) with one leading axis of groups; for models of documents, whatever
-    `vijax.data.read` reads, over the model's words; or a `vijax.Minibatch`. Batches of one size share a program. The
-    first is checked as arrays are; of later ones, steps that are not finite are skipped.
+    A batch is a pytree of arrays (of PyTorch or Arrow too) with one leading axis of groups, an Arrow table or record
+    batch being a matrix of its columns; for models of documents, whatever `vijax.data.read` reads, over the model's
+    words, or an Arrow table or record batch with the columns `ids` and `counts` of shards; or a `vijax.Minibatch`.
+    Batches of one size share a program. The first is checked as arrays are; of later ones, steps that are not finite
+    are skipped.
 
     N scales each batch up to all groups. Where it is not known, it is the number of groups that came so far,
     N_t = (1 - forget) N_(t-1) + S. As long as it grows, a batch weighs less than those after it (under steps 1 / t that
@@ -220,7 +223,7 @@ def _documents(item: Any, vocab_size: int, step: int) -> PyTree:
     """A batch of documents, padded to powers of two, so that few shapes occur."""
     from vijax.data.read import read
 
-    corpus = read(item)
+    corpus = of_arrow(item, vocab_size, f"batch of step {step}") if is_arrow(item) else read(item)
     if corpus.vocab_size > vocab_size:
         remedy = "vijax.data.with_vocabulary(corpus, words) leaves other words out"
         raise fail(f"batch of step {step}", f"{vocab_size} words, as the model has", str(corpus.vocab_size), remedy)
