@@ -485,6 +485,21 @@ def test_published_fits():
         assert abs(found[name][1] / error - 1) < 0.25, name
 
 
+@pytest.mark.slow
+def test_groups_may_be_read_some_at_a_time():
+    """A tenth of the groups a step, as a million rows want it: beside `vi.auto`, which reads all."""
+    rng = np.random.default_rng(0)
+    g, x = np.repeat(np.arange(200), 15), rng.normal(size=3000)
+    eta = 0.3 + 0.8 * x + 0.7 * rng.normal(size=200)[g]
+    y = (rng.random(3000) < special.expit(eta)).astype(int)
+    model = vi.glmm("y ~ x + (1 | g)", {"y": y, "x": x, "g": g}, family="bernoulli")
+    whole = vi.auto(model, key=jax.random.key(0)).summary()
+    parts = vi.fit(vi.ngvi(model), batch_size=20, num_steps=600, key=jax.random.key(1)).summary()
+    assert parts.names == whole.names
+    np.testing.assert_allclose((parts.mean - whole.mean) / whole.sd, 0, atol=0.1)
+    np.testing.assert_allclose(parts.sd, whole.sd, rtol=0.05)
+
+
 # --- families of counts with zeros of their own, and of ordered categories -------------------------------------------
 ETA, COUNTS = np.linspace(-2, 2, 5), np.arange(40.0)
 
