@@ -5,7 +5,7 @@ import pytest
 
 import vijax as vi
 from vijax.models.formulas import coefficients
-from vijax.models.formulas.glmm import Draws
+from vijax.models.formulas.glmm import Draws, Glmm
 from vijax.models.formulas.laws import LAWS
 
 pytest.importorskip("formulae")
@@ -14,8 +14,8 @@ N, S = 90, 7
 TABLE = {"x": RNG.normal(3, 2.5, N), "w": RNG.normal(0, 0.3, N), "h": np.array(list("abc"))[np.arange(N) % 3]}
 
 
-def made(response, family, **more):
-    model = vi.glmm("y ~ x + w + h", TABLE | {"y": response}, family=family, **more)
+def made(response, family, formula="y ~ x + w + h", **more):
+    model = vi.glmm(formula, TABLE | {"y": response}, family=family, **more)
     return model, Draws({name: RNG.normal(size=S) for name in model.names}, {}, {})
 
 
@@ -62,3 +62,11 @@ def test_of_categories_each_has_its_own():
     model, draws = made(np.array(["low", "mid", "top"])[RNG.integers(3, size=N)], "categorical", base="mid")
     assert list(coefficients.standardised(model, draws)) == ["x[low]", "x[top]", "w[low]", "w[top]"]
     assert len(coefficients.ratios(model, draws)) == 8
+
+
+def test_a_regression_without_columns_has_no_such_tables(monkeypatch):
+    model, draws = made(RNG.poisson(3, N), "poisson", formula="y ~ 1")
+    monkeypatch.setattr(Glmm, "draws", lambda *given: draws)
+    for table in (model.ratios, model.standardised):
+        with pytest.raises(ValueError, match="formula: expected columns beside the intercept"):
+            table(None, None)

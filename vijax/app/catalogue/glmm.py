@@ -248,9 +248,8 @@ def describe(seen: Seen) -> list[Block]:
         Table("Verdict", ["", ""], [["verdict", seen.fit.verdict]]),
         Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
     ]
-    if model.law.link != "identity":
+    if model.law.link != "identity" and (found := coefficients.ratios(model, draws)):
         base = model.design.levels[0] if model.design.against else ""
-        found = coefficients.ratios(model, draws)
         title, note = coefficients.ratios_of(model.law, base), "For one more of the column, all else equal."
         blocks.append(Table(title, ENDS, [[name, *quantiles(x)] for name, x in found.items()], note))
     if found := coefficients.standardised(model, draws):

@@ -238,12 +238,22 @@ class Glmm(Model):
     def ratios(self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9) -> Summary:
         """Table of exp of the coefficients but the intercept: ratios of means behind a log link (before the cut at zero
         of hurdle laws), else of odds, for one more of the column. ValueError behind the identity."""
-        return of_draws(coefficients.ratios(self, self.draws(fit, key, num_draws)), level)
+        return self._table(coefficients.ratios, fit, key, num_draws, level)
 
     def standardised(self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9) -> Summary:
         """Table of the coefficients times the sds of their columns, but of those that code categories: on the scale of
         the link, or in sds of the response where the link is the identity."""
-        return of_draws(coefficients.standardised(self, self.draws(fit, key, num_draws)), level)
+        return self._table(coefficients.standardised, fit, key, num_draws, level)
+
+    def _table(self, make: Callable[..., Any], fit: Any, key: PRNGKeyArray, num_draws: int, level: float) -> Summary:
+        found = make(self, self.draws(fit, key, num_draws))
+        require(
+            bool(found),
+            "formula",
+            "columns beside the intercept (to be standardised, of numbers)",
+            repr(self.design.formula),
+        )
+        return of_draws(found, level)
 
     def log_lik(
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, table: Any = None
