@@ -5,6 +5,10 @@ anchor, has the row Q_v / p(v) of that topic, and the row of any other word is a
 weights p(k | v). So the anchors are corners of the hull of the rows, found one after the other as the row farthest from
 the span of those before; the weights are found by least squares on the simplex, and p(v | k) by Bayes' rule. Nothing is
 random.
+
+Where a topic has seed words, they are its anchor, as if they were one word (Lund, Cook, Seppi and Boyd-Graber 2017,
+with another mean), and anchors of the other topics are found after these. So topics have the order of their seed words,
+and are found where no single word is a corner.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from vijax.arguments import Size, checked
+from vijax.arguments import Positives, Size, checked
 from vijax.checks import require
+from vijax.contract.batch import word_concentration
+from vijax.topics.seeds import beyond_others
 
 MOST_ANCHORS = 2000
 """Words, at most, that may be anchors, and with which others are seen to occur: the most frequent ones."""
@@ -31,7 +37,7 @@ class Anchored(NamedTuple):
     Attributes:
       topics: probabilities of words by topic, (K, V).
       shares: shares of the topics of all words, (K,).
-      anchors: ids of the anchor words, (K,).
+      anchors: ids of the anchor words, (K,); of a topic with seed words that of them which tells most.
     """
 
     topics: Float[np.ndarray, "K V"]
@@ -40,12 +46,14 @@ class Anchored(NamedTuple):
 
 
 @checked
-def anchor_words(corpus: Any, num_topics: Size) -> Anchored:
+def anchor_words(corpus: Any, num_topics: Size, eta: Positives | None = None) -> Anchored:
     """Topics of a corpus by anchor words, a start for `vijax.stm`.
 
     Args:
       corpus: a `vijax.data.Corpus`.
       num_topics: K, how many topics.
+      eta: concentrations of topics, (K, V), that say which words topics are to have, as of `vijax.topics.seeded`; None:
+        nothing is said of them.
 
     Raises:
       ValueError: fewer words than topics, or no document of two words.
@@ -69,12 +77,26 @@ def anchor_words(corpus: Any, num_topics: Size) -> Anchored:
     seen = total > 0
     rows = together[seen] / total[seen, None]
     place = np.cumsum(seen) - 1
-    anchors = candidates[_corners(rows[place[candidates]], num_topics)]
+    seeds = _seed_shares(eta, num_topics, total)
+    given = np.flatnonzero(seeds.sum(1) > 0)
+    anchors, corners = np.argmax(seeds, 1), seeds[:, seen] @ rows
+    others = np.setdiff1d(np.arange(num_topics), given)
+    anchors[others] = candidates[_corners(rows[place[candidates]], len(others), corners[given])]
+    corners[others] = rows[place[anchors[others]]]
     weights = np.zeros((len(total), num_topics))
-    weights[seen] = _convex_weights(rows, rows[place[anchors]])
+    weights[seen] = _convex_weights(rows, corners)
     joint = weights * (total / total.sum())[:, None]
     shares = joint.sum(0)
     return Anchored((joint / np.maximum(shares, 1e-300)).T, shares, anchors)
+
+
+def _seed_shares(eta: Any, num_topics: int, total: Float[np.ndarray, " V"]) -> Float[np.ndarray, "K V"]:
+    """Shares of each topic's seed words in the one word that they are taken for; 0 where none of them occurs."""
+    if eta is None:
+        return np.zeros((num_topics, len(total)))
+    known = np.asarray(word_concentration(eta, num_topics, len(total)), np.float64)
+    seeds = beyond_others(np.broadcast_to(known, (num_topics, len(total)))) * total
+    return seeds / np.maximum(seeds.sum(1, keepdims=True), 1e-300)
 
 
 def _candidates(counts: Any, num_topics: int) -> Int[np.ndarray, " candidates"]:
@@ -87,14 +109,17 @@ def _candidates(counts: Any, num_topics: int) -> Int[np.ndarray, " candidates"]:
     return np.sort(frequent[: min(max(enough, few), MOST_ANCHORS)])
 
 
-def _corners(rows: Float[np.ndarray, "n m"], number: int) -> Int[np.ndarray, " number"]:
-    """Rows one after the other, each farthest from the span of those before (Arora et al. 2013, algorithm 4)."""
-    left, found = rows - 0.0, []
-    for _ in range(number):
-        found.append(int(np.argmax(np.sum(left**2, 1))))
+def _corners(
+    rows: Float[np.ndarray, "n m"], number: int, given: Float[np.ndarray, "g m"]
+) -> Int[np.ndarray, " number"]:
+    """Rows one after the other, each farthest from the span of those that are given and of those before (Arora et al.
+    2013, algorithm 4)."""
+    left, known, found = np.concatenate([given, rows]), len(given), []
+    for k in range(known + number):
+        found.append(k if k < known else known + int(np.argmax(np.sum(left[known:] ** 2, 1))))
         direction = left[found[-1]] / max(float(np.linalg.norm(left[found[-1]])), 1e-300)
         left = left - np.outer(left @ direction, direction)
-    return np.array(found)
+    return np.array(found[known:], int) - known
 
 
 def _convex_weights(rows: Float[np.ndarray, "n m"], corners: Float[np.ndarray, "K m"]) -> Float[np.ndarray, "n K"]:

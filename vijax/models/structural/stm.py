@@ -278,7 +278,7 @@ def stm(
     table = {"shares": np.zeros(corpus.num_documents)} if table is None else table
     check_rows(corpus, table)
     found = Covariates.read(prevalence, content, table)
-    anchored = anchor_words(corpus, num_topics) if start == "anchors" else None
+    anchored = anchor_words(corpus, num_topics, eta) if start == "anchors" else None
     sizes = _Sizes(int(num_topics), int(corpus.vocab_size), len(found.design.labels), len(found.groups))
     made = _model(sizes, eta, content_eta, strength, estep or esteps.proximal_gradient(), num_samples, seed, anchored)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
