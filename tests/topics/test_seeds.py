@@ -95,12 +95,21 @@ def test_topics_draw_documents_that_have_their_seed_words():
     assert weights == [[1, 1], [1, 1]]
 
 
-def test_topics_without_seed_words_draw_documents_without_any():
-    for key in range(3):
-        (_, second, third), weights = drawn([[50.0, 50.0, 0, 0], [0] * 4, [0] * 4], 1, key)
-        assert second[0] in (2, 3)  # row 2 has fewer of them than by chance
-        assert third[0] in (2, 3)
-        assert weights == [[1], [1], [1]]
+def test_topics_without_seed_words_draw_documents_with_few():
+    """In proportion to exp of minus the standard deviations by which these have more than words drawn from all."""
+    counts = np.concatenate([COUNTS[:4, :2].sum(1), [9 - 1, 2 - 1]])
+    tokens = np.concatenate([COUNTS[:4].sum(1), [9, 2]])
+    chance = float(FREQUENCIES[:2].sum() / FREQUENCIES.sum())
+    more = (counts - tokens * chance) / np.sqrt(tokens * chance * (1 - chance))
+    likely = np.exp(-np.maximum(more, 0))
+    seeds = jnp.array([[50.0, 50.0, 0, 0], [0] * 4, [0] * 4])
+    draw = lambda key: documents_with(seeds, (WIDE, NARROW), FREQUENCIES, 1, key)[0]
+    rows = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 4000)))[..., 0]
+    assert set(rows[:, 0]) == {5}
+    for k in (1, 2):
+        shares = np.bincount(rows[:, k], minlength=7) / len(rows)
+        assert shares[4] == 0  # padding
+        np.testing.assert_allclose(np.delete(shares, 4), likely / likely.sum(), atol=0.02)
 
 
 def test_topics_draw_no_more_documents_than_have_their_seed_words():
