@@ -329,7 +329,7 @@ def seeded_topics(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Miniba
 
 
 def _frequencies(data: tuple[Documents, ...], like: Float[Array, "K V"]) -> Float[Array, " V"]:
-    """How often each word occurs."""
+    """Number of times that each word occurs."""
     found = jnp.zeros(like.shape[1], like.dtype)
     for docs in data:
         found = found.at[docs.words].add((docs.weights[:, None] * docs.counts).astype(like.dtype))
