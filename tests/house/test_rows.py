@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import vijax as vi
@@ -38,6 +40,23 @@ GIVEN = {
     "multilevel_logistic_regression": (2,),
 }
 
+X, Y = np.linspace(0.0, 3.0, 6)[:, None], np.array([-1.0, 1.0] * 3)
+LINEAR = lambda w, x: x @ w
+LATER = {
+    "gp": (X, Y, lambda a, b: jnp.exp(-0.5 * (a - b.T) ** 2), vi.likelihood.bernoulli_logit()),
+    "glm": (X, Y, vi.likelihood.gaussian(1.0)),
+    "logistic_regression": (X, Y),
+    "glmm": ("y ~ x + (1 | g)", {"y": Y, "x": X[:, 0], "g": np.arange(6) % 3}),
+    "vae": (
+        (lambda w, x: (x @ w, -np.ones(1)), np.ones((3, 1))),
+        (LINEAR, np.ones((1, 3))),
+        vi.models.observed.gaussian(sd=0.1),
+        1,
+    ),
+    "density": ({"x": vi.free()}, lambda values: -(values["x"] ** 2)),
+}
+SAID = {"gp": vi.pg_svi, "glm": vi.pg_svi, "logistic_regression": vi.pg_svi, "vae": vi.aevb}
+
 
 def test_the_rows_up_to_those_of_gp_are_these():
     table = PAGE[PAGE.index("| `lda` |") : PAGE.index("| `gp` |")]
@@ -55,3 +74,17 @@ def test_a_model_is_taken_by_all_but(name):
         except ValueError:
             refused.append(row.__name__)
     assert refused == REFUSED.get(name, [])
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_later_rows_take_what_is_said_of_them(name):
+    """And those of predictors and of free variables refuse points."""
+    if name == "glmm":
+        pytest.importorskip("formulae")
+    model = (getattr(vi.models, name, None) or getattr(vi, name))(*LATER[name])
+    for row in [SAID[name]] if name in SAID else [vi.ngvi, vi.advi]:
+        row(model)
+    if name != "vae":
+        for row in vi.em, vi.map:
+            with pytest.raises(ValueError, match="estimand: expected a distribution"):
+                row(model)

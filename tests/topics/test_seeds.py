@@ -112,24 +112,39 @@ def test_topics_without_seed_words_draw_documents_with_few():
         np.testing.assert_allclose(np.delete(shares, 4), likely / likely.sum(), atol=0.02)
 
 
-def test_topics_draw_no_more_documents_than_have_their_seed_words():
-    """And none where all documents have them alike, or none does."""
-    _, weights = drawn([[50.0, 0, 0, 0], [0, 50.0, 0, 0]], 5)
-    assert [sum(row) for row in weights] == [2, 2]
-    same = documents_with(jnp.eye(2, 4), (WIDE,), jnp.array([0.0, 0, 1, 1]), 2, jax.random.key(0))[1]
-    assert np.asarray(same).tolist() == [[0, 0], [0, 0]]
+@pytest.mark.parametrize(
+    ("seeds", "number"),
+    [
+        ([[50.0, 0, 0, 0], [0, 50.0, 0, 0]], 2),  # of word 1 documents 1 and 6, of word 0 documents 0 and 5
+        ([[50.0, 0, 0, 0], [50.0, 0, 0, 0]], 0),  # none speaks for one of two that are alike
+        ([[50.0, 50.0, 50.0, 50.0]] * 2, 0),  # each word is a seed word
+    ],
+)
+def test_topics_draw_no_more_documents_than_speak_for_them(seeds, number):
+    _, weights = drawn(seeds, 5)
+    assert [sum(row) for row in weights] == [number, number]
+
+
+@pytest.mark.parametrize("name", ["ctm", "documents", "anchors"])
+def test_without_a_prior_seed_words_still_say_where_topics_begin(name):
+    model, data = of_name(name, eta_of(ORDERS[2]), CORPUS)
+    alg, batch = vi.em(model), vi.data.full_batch(data, 1)[0]
+    start = jax.jit(lambda key: alg.init(key, batch))(jax.random.key(0)).posterior
+    assert own_share(start, ORDERS[2]).min() > 0.7
 
 
 @pytest.mark.parametrize("name", ["ctm", "anchors"])
 def test_seed_words_that_no_document_has_break_nothing(name):
-    """The topic keeps them all the same; the seed words of others count."""
-    rare = Corpus.from_counts(np.where(np.isin(np.arange(SIZE), (0, 1)), 0, CORPUS.to_scipy().toarray()), VOCABULARY)
+    """The topic begins without documents of its own, and still holds its words; the others begin at theirs."""
+    held = np.isin(np.arange(SIZE), (0, 1))
+    rare = Corpus.from_counts(np.where(held, 0, CORPUS.to_scipy().toarray()), VOCABULARY)
     model, data = of_name(name, eta_of((0, 3)), rare)
-    fit = vi.fit(vi.cavi(model), data, num_steps=10, key=jax.random.key(0))
-    assert own_share(fit.posterior, (0, 3))[1] > 0.9
-    assert set(
-        np.argsort(-np.asarray(fit.posterior["topics"].concentration)[0] * np.isin(range(SIZE), (0, 1)))[:2]
-    ) == {0, 1}
+    alg, batch = vi.cavi(model), vi.data.full_batch(data, 1)[0]  # in NumPy, of which a program is made
+    start = jax.jit(lambda key: alg.init(key, batch))(jax.random.key(0)).posterior
+    assert own_share(start, (0, 3))[1] > 0.9
+    concentration = np.asarray(start["topics"].concentration)
+    assert np.all(np.isfinite(concentration))
+    np.testing.assert_array_equal(concentration[:, held].argmax(0), 0)
 
 
 def test_a_word_that_is_not_there_is_refused_with_the_nearest():

@@ -318,7 +318,9 @@ def seeded_topics(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Miniba
         concentration = prior["topics"].concentration  # type: ignore[attr-defined]
         frequencies = _frequencies(batch.data, concentration)
         if jnp.ndim(hyper["eta"]) == 2:
-            seeds = _counts_by_seeds(key, batch.data, beyond_others(concentration), frequencies)
+            # Not those of `prior`, which says nothing where the estimand is a maximum of the likelihood.
+            own = beyond_others(jnp.asarray(hyper["eta"], concentration.dtype))
+            seeds = _counts_by_seeds(key, batch.data, own, frequencies)
         else:
             seeds = _counts_at_random(key, batch.data, concentration.shape, concentration.dtype)
         # As many tokens as the batch has, half of them spread evenly over the topics, half as in the documents.
@@ -353,16 +355,17 @@ def _counts_at_random(
 
 
 def _counts_by_seeds(
-    key: PRNGKeyArray, data: tuple[Documents, ...], words: Float[Array, "K V"], frequencies: Float[Array, " V"]
+    key: PRNGKeyArray, data: tuple[Documents, ...], own: Float[Array, "K V"], frequencies: Float[Array, " V"]
 ) -> Float[Array, "K V"]:
     """Words of a few documents of each topic, which have its seed words."""
     size = sum(docs.weights.shape[0] for docs in data)
-    rows, weights = documents_with(words, data, frequencies, min(_SEEDS, size), key)
-    seeds, first, topic = jnp.zeros_like(words), 0, jnp.arange(len(words))[:, None, None]
+    rows, weights = documents_with(own, data, frequencies, min(_SEEDS, size), key)
+    seeds, first, topic = jnp.zeros_like(own), 0, jnp.arange(len(own))[:, None, None]
     for docs in data:
         length = docs.weights.shape[0]
         place = jnp.clip(rows - first, 0, length - 1)
         kept = jnp.where(place == rows - first, weights, 0.0)
-        seeds = seeds.at[topic, docs.words[place]].add((kept[..., None] * docs.counts[place]).astype(seeds.dtype))
+        words, counts = (jnp.asarray(x)[place] for x in (docs.words, docs.counts))
+        seeds = seeds.at[topic, words].add((kept[..., None] * counts).astype(seeds.dtype))
         first += length
     return seeds

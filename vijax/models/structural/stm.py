@@ -247,7 +247,7 @@ def stm(
       strength: prior precision of the coefficients, in units of that of the log proportions around their mean and of
         standard deviations of the columns: worth so many documents.
       start: where topics begin: "anchors" at those of anchor words, which are good and not random; "documents" at a few
-        documents each, drawn by the key.
+        documents each, drawn by the key. Topics with seed words begin at these, and at documents that have them.
       estep: default E-step; `vijax.estep.proximal_gradient()` if None.
       num_samples: draws of each q(z), as in `vijax.models.ctm`.
       seed: seed of all draws on full data, as in `vijax.models.ctm`.
