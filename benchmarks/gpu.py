@@ -1,4 +1,4 @@
-"""vijax on one GPU: E-steps beside the limit from bytes, steps of every row, and peers. Wall time.
+"""vijax on one GPU: E-steps beside the limit from bytes, steps of nine rows, and peers. Wall time.
 
     python benchmarks/gpu.py limits esteps steps fits peers [--most 65536]
 

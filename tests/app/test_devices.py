@@ -9,6 +9,10 @@ import pytest
 
 from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
+from vijax.app.runs.run import resume
+from vijax.app.runs.team import Alone
+from vijax.app.settings.config import load_config
+from vijax.app.settings.typed_toml import ConfigError
 
 
 def test_a_run_on_devices(tmp_path, monkeypatch, capsys):
@@ -54,6 +58,9 @@ def test_a_run_goes_on_on_other_devices(tmp_path):
         np.testing.assert_allclose(two[name], one[name], rtol=1e-4)
 
 
-def test_what_stops_by_itself_has_no_devices(capsys):
+def test_what_stops_by_itself_has_no_devices(tmp_path, capsys, monkeypatch):
     assert main(["fit", "density", "--devices", "2"]) == 2
     assert "fit.devices: not for algorithm.name = auto" in capsys.readouterr().err
+    monkeypatch.setattr("vijax.app.runs.run.read_run_config", lambda folder: load_config("density"))
+    with pytest.raises(ConfigError, match=r"devices: not for algorithm.name = auto, which computes on one"):
+        resume(tmp_path / "run", team=Alone(2))

@@ -125,6 +125,13 @@ def test_topics_draw_no_more_documents_than_speak_for_them(seeds, number):
     assert [sum(row) for row in weights] == [number, number]
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_seed_words_of_lda_decide_without_a_prior(order):
+    """By maximum likelihood, from where they have topics begin; it was the order of the noise."""
+    fit = vi.fit(vi.em(vi.models.lda(4, SIZE, eta=eta_of(order))), CORPUS, num_steps=30, key=jax.random.key(0))
+    assert own_share(fit.posterior, order).min() > 0.9
+
+
 @pytest.mark.parametrize("name", ["ctm", "documents", "anchors"])
 def test_without_a_prior_seed_words_still_say_where_topics_begin(name):
     model, data = of_name(name, eta_of(ORDERS[2]), CORPUS)

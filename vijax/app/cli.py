@@ -84,8 +84,8 @@ def resume(
 
     Args:
       run: its folder.
-      devices: number of devices to go on with; those of before if not given. Of several processes, the devices of each;
-        all that it has if not given.
+      devices: number of devices to go on with, this time; fit.devices of the run if not given. Of several processes,
+        the devices of each; all that it has if not given.
       distributed: this is one of several processes, of any number, that go on together; see `vijax fit`.
       coordinator: the same.
       num_processes: the same.

@@ -33,7 +33,7 @@ def seeded(
 ) -> Float[np.ndarray, "K V"]:
     """The concentrations of topics, (K, V), under which the first topics hold the words that are named for them: the
     argument `eta` of `vijax.models.lda`, `vijax.models.ctm` and `vijax.stm`. Topics without such words are found as
-    ever. Under `vijax.em`, which takes no prior, they say no more than where topics of the last two begin.
+    ever. Under `vijax.em`, which takes no prior, they say no more than where topics begin.
 
     Args:
       seeds: the words of topic 0, of topic 1, ...; empty for a topic without any.

@@ -119,6 +119,8 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None, tea
         with locked(folder):
             mend_config(folder, say)
     config = read_run_config(folder)
+    if team.devices is not None and is_at_once(config):
+        raise ConfigError(f"devices: not for algorithm.name = {config.algorithm.name}, which computes on one")
     with locked(folder), _telling(folder), config.in_precision():
         data = read(config, say) if data is None else data
         check_same_data(folder, config, data)

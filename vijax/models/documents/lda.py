@@ -36,6 +36,7 @@ from vijax.inference.estep import Locals
 from vijax.inference.estep.mixed_membership import cold
 from vijax.models.documents.document_draws import of_topics
 from vijax.topics import active_topics
+from vijax.topics.seeds import beyond_others
 from vijax.xla.by_value import by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.gather import sum_over_rows
@@ -125,10 +126,14 @@ def smoothed_topics(estimates: Estimates) -> Float[Array, "K V"]:
 def near_uniform(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
     """lambda = prior + Gamma(100, 100): every topic near uniform, as if each word had been seen about once in each
     topic, and symmetry broken (the customary start of online LDA; added to the prior so that modes exist too). The
-    gamma is a normal's cube (Wilson and Hilferty, 1931), within 6e-4 of it to four deviations and quick to compile."""
-    del hyper, batch
+    gamma is a normal's cube (Wilson and Hilferty, 1931), within 6e-4 of it to four deviations and quick to compile.
+    Seed words are there too where the estimand is a maximum of the likelihood, whose prior says nothing."""
+    del batch
     noise = jax.tree.map(lambda c: _gamma_100(key, c.shape, c.dtype), prior["topics"])
-    return Product({"topics": tree.add(prior["topics"], noise)})
+    topics = prior["topics"]
+    if jnp.ndim(eta := hyper.get("eta", 0.0)) == 2:
+        topics = jax.tree.map(lambda c: jnp.maximum(c, beyond_others(jnp.asarray(eta, c.dtype))), topics)
+    return Product({"topics": tree.add(topics, noise)})
 
 
 def _gamma_100(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
