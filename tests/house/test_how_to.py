@@ -60,6 +60,7 @@ table, days = pandas.DataFrame({"text": texts, "party": party, "day": day}), np.
 """Python that comes before that of a page."""
 ELSEWHERE = {
     "cluster": "needs Ray, and processes that something else starts (tests/scale has two on one machine)",
+    "pymc": "needs PyMC, which is large (tests/adapters/test_from_pymc.py has what it shows)",
     "use-a-run": "its lines are for runs of several models (tests/app has each)",
 }
 
