@@ -96,11 +96,16 @@ def test_nothing_of_the_process_is_changed():
 def test_draws_are_inference_data_with_the_names_of_the_model():
     model = built(regression)
     fit = vi.auto(vi.from_pymc(model), key=KEY, richer=False)
-    posterior = vi.adapters.to_inference_data(fit, model, KEY, 500).posterior
+    trace = vi.adapters.to_inference_data(fit, model, KEY, 500)
+    posterior = trace.posterior
     assert posterior.w.dims == ("chain", "draw", "column")
     assert list(posterior.coords["column"].values) == ["first", "second"]
     assert set(posterior.data_vars) == {"w", "sd", "doubled"}
     np.testing.assert_allclose(posterior.w.values.mean((0, 1)), np.linalg.lstsq(X, Y)[0], atol=0.1)
+    replicated = pymc.sample_posterior_predictive(trace, model=model, progressbar=False, random_seed=0)
+    y = replicated.posterior_predictive.y.values
+    assert y.shape == (1, 500, 40)
+    np.testing.assert_allclose(y.mean((0, 1)), X @ np.linalg.lstsq(X, Y)[0], atol=0.15)
 
 
 def batched(batch_size=10):
