@@ -26,6 +26,7 @@ import pytensor.tensor as pt
 import vijax as vi
 
 DRAWS = 40_000
+CHAINS, KEPT = 4, 2000  # of NUTS
 
 # --- data -------------------------------------------------------------------------------------------------------------
 # Rats with a tumour, of those in 71 experiments (Tarone 1982; Gelman et al. 2013, p. 102).
@@ -129,7 +130,7 @@ def timed(run: Callable[[], Any]) -> tuple[Any, float]:
 
 def by_nuts(model: pm.Model) -> Any:
     with model:
-        return pm.sample(2000, tune=1000, chains=4, cores=1, target_accept=0.95, random_seed=0, progressbar=False)
+        return pm.sample(KEPT, tune=1000, chains=CHAINS, cores=1, target_accept=0.95, random_seed=0, progressbar=False)
 
 
 def row(name: str) -> tuple[list[str], str]:
@@ -139,7 +140,7 @@ def row(name: str) -> tuple[list[str], str]:
     draws = fit.sample(jax.random.key(1), DRAWS)
     trace, theirs = timed(lambda: by_nuts(model))
     names = [x.name for x in model.free_RVs]
-    reference = {x: trace.posterior[x].values.reshape(8000, -1) for x in names}
+    reference = {x: trace.posterior[x].values.reshape(CHAINS * KEPT, -1) for x in names}
     found = {x: np.asarray(draws[x]).reshape(DRAWS, -1) for x in names}
     off = {x: (np.abs(found[x].mean(0) - r.mean(0)) / r.std(0)).max() for x, r in reference.items()}
     wide = {x: np.abs(np.log(found[x].std(0) / r.std(0))).max() for x, r in reference.items()}

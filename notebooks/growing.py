@@ -221,7 +221,7 @@ plt.show()
 # ## Topics
 #
 # Documents of ten topics, the rows and the columns of a square of words. Bounds of a hierarchical Dirichlet process do not
-# depend on the number of slots, so nothing needs to be chosen at all.
+# depend on the number of slots, so `slots` and `most` can stay as they are.
 
 # %%
 shapes = np.concatenate([np.kron(np.eye(5), np.ones((1, 5))), np.kron(np.ones((1, 5)), np.eye(5))]) + 0.01
