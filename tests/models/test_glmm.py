@@ -453,7 +453,45 @@ def test_a_fit_has_the_exact_moments_of_spreads_and_predicts():
     assert names_since(before) == []
     elpd = vi.trust.loo(model.log_lik(fit, jax.random.key(2)))
     assert 2 < elpd.p_eff < 8
-    assert np.abs(model.replicated(fit, jax.random.key(3)).mean() - y.mean()) < 0.3
+    check_replicated(model, fit, y, tau, sigma, weight)
+
+
+def check_replicated(model, fit, y, tau, sigma, weight):
+    """Responses of the groups once more, and of new groups: moments by hand, given both deviations."""
+    t, s = tau[:, None] ** 2, sigma[None] ** 2
+    of_group = t + s / 5  # of the mean of five rows
+    _, prior_mean, prior_sd = model.priors["Intercept"]
+    precision = 6 / of_group + 1 / prior_sd**2
+    center = (y.sum() / 5 / of_group + prior_mean / prior_sd**2) / precision
+    of_center = np.sum(weight / precision) + np.sum(weight * center**2) - np.sum(weight * center) ** 2
+    means = y.reshape(6, 5).mean(1)
+    seen = [np.sum(weight * (center + t / of_group * (own - center))) for own in means]
+    same = model.replicated(fit, jax.random.key(3), 4000)
+    np.testing.assert_allclose(same.reshape(-1, 6, 5).mean((0, 2)), seen, atol=0.15)
+    new = np.cov(np.asarray(fit.predictive(jax.random.key(4), 20_000, model.data)).T)
+    blocks = np.kron(np.eye(6), np.ones((5, 5))) > 0
+    spread = of_center + np.sum(weight * t)
+    np.testing.assert_allclose(np.diagonal(new).mean(), spread + np.sum(weight * s), rtol=0.1)
+    np.testing.assert_allclose(new[blocks & ~np.eye(30, dtype=bool)].mean(), spread, rtol=0.2)
+    np.testing.assert_allclose(new[~blocks].mean(), of_center, rtol=0.2)
+    check = vi.evaluate.predictive_check(fit, jnp.std, model.data, key=jax.random.key(5))
+    assert 0.2 < check.p_value < 0.8
+    assert np.allclose(check.observed, y.std())
+    others = jax.tree.map(lambda x: x + 1, model.data)
+    with pytest.raises(ValueError, match=r"data: expected those of the model, model.data.*fit.predict\(table"):
+        vi.evaluate.predictive_check(fit, jnp.std, others, key=jax.random.key(5))
+
+
+def test_a_law_that_does_not_vary_enough_is_found():
+    """Counts of a negative binomial law, as if they were of a Poisson law; and by their own law."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=150)
+    y = rng.negative_binomial(1, 1 / (1 + np.exp(1 + 0.3 * x)))
+    for family, low, high in (("poisson", 0.0, 0.001), ("negativebinomial", 0.05, 0.95)):
+        model = vi.glmm("y ~ x", {"y": y, "x": x}, family=family)
+        fit = vi.auto(model, model.data, key=jax.random.key(0))
+        check = vi.evaluate.predictive_check(fit, jnp.var, model.data, key=jax.random.key(1))
+        assert low <= check.p_value <= high, family
 
 
 def test_published_fits():

@@ -336,20 +336,21 @@ def test_wrong_arguments_say_what_to_do():
 
 
 def test_models_of_ones_own_say_how_data_are_drawn_or_are_refused():
-    variables = {"mean": vi.free()}
-    log_lik = lambda x, row: -0.5 * (row["y"] - x["mean"]) ** 2
+    variables = {"_mean": vi.free()}
+    log_lik = lambda x, row: -0.5 * (row["y"] - x["_mean"]) ** 2
     data = {"y": np.array([1.0, 2.0, 3.0])}
-    silent = vi.density(variables, log_prior=lambda x: -0.5 * x["mean"] ** 2, log_lik=log_lik)
+    silent = vi.density(variables, log_prior=lambda x: -0.5 * x["_mean"] ** 2, log_lik=log_lik)
     with pytest.raises(ValueError, match=r"vijax\.density"):
         vi.fit(vi.advi(silent), data, num_steps=1, key=KEY(0)).predictive(KEY(0), 2, data)
-    sample = lambda x, row, key: {**row, "y": x["mean"] + jax.random.normal(key)}
-    model = vi.density(variables, log_prior=lambda x: -0.5 * x["mean"] ** 2, log_lik=log_lik, sample=sample)
+    sample = lambda x, row, key: {**row, "y": x["_mean"] + jax.random.normal(key)}
+    model = vi.density(variables, log_prior=lambda x: -0.5 * x["_mean"] ** 2, log_lik=log_lik, sample=sample)
     fit = vi.auto(model, data, key=KEY(0))
+    assert fit.sample(KEY(1), 2) == {}  # its name begins with "_"; `sample` reads it all the same
     draws = fit.predictive(KEY(1), NUM, data)["y"]
     same_law(draws[:, 0], stats.norm(1.5, np.sqrt(1.25)))
     check = vi.evaluate.predictive_check(fit, lambda y: jnp.max(y["y"]), data, key=KEY(1), num_draws=100)
     assert check.observed == 3.0
-    wrong = vi.density(variables, log_prior=lambda x: 0.0 * x["mean"], log_lik=log_lik, sample=lambda x, row, key: 1.0)
+    wrong = vi.density(variables, log_prior=lambda x: 0.0 * x["_mean"], log_lik=log_lik, sample=lambda x, row, key: 1.0)
     with pytest.raises(ValueError, match="sample: expected a group of shapes"):
         vi.fit(vi.advi(wrong), data, num_steps=1, key=KEY(0)).predictive(KEY(0), 2, data)
 

@@ -84,7 +84,9 @@ def _at(of: Callable[[], Any]) -> Callable[..., Any]:
         log_q, frame = q.log_prob(z), frame_of(hyper)
         log_q = log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)  # over independent coordinates
         wide = jnp.zeros(()) if frame is None else frame.log_det()
-        return jax.vmap(lambda z: of().point(hyper, z))(z), log_q, wide, of().values(hyper, {Z: z})
+        density = of()
+        values = density.shown(density.values(hyper, {Z: z}))
+        return jax.vmap(lambda z: density.point(hyper, z))(z), log_q, wide, values
 
     return at
 

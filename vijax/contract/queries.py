@@ -57,8 +57,7 @@ QUESTIONS = {
         "says how data are drawn",
         "A log density, an energy or a bound of your own needs one more function: vijax.density(..., sample=), "
         "vijax.energy_model(..., sample=, sample_locals=) or vijax.model(..., sample=). A likelihood of your own needs "
-        "Likelihood(..., sample=), an emission Emission(..., sample=). A regression by a formula has "
-        "model.replicated(fit, key).",
+        "Likelihood(..., sample=), an emission Emission(..., sample=).",
     ),
     "forecast": (
         "draws sequences (hmm, factorial_hmm, arhmm, slds, state space, dynamic_svae)",

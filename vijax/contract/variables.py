@@ -197,6 +197,10 @@ class FreeVariables(abc.ABC):
     def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
         """Draws of the globals; those of free variables by the user's names, in the user's supports."""
 
+    def shown(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Those of the values that users are shown."""
+        return values
+
     @abc.abstractmethod
     def given_others(self, model: Any, hyper: Mapping[str, Any], posterior: Any, key: PRNGKeyArray) -> Any:
         """The bound as a function of the free coordinates (`vijax.automatic.target.OfFree`) at fixed q of the other

@@ -40,7 +40,7 @@ def whole(data: PyTree, values: dict[str, Any], given: None) -> PyTree:
 def of_globals(spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
     """Values of the globals by name, draws leading; of points the same value each time."""
     points = tuple(name for name in posterior if spec.is_point(name))
-    make = lambda of: quick_jit(lambda *given: _values(of(), *given), static_argnums=(0, 1))
+    make = lambda of: quick_jit(lambda *given: _shown(of(), _values(of(), *given)), static_argnums=(0, 1))
     return kept(spec.model, "draws", make)(num_draws, points, hyper, posterior, key)
 
 
@@ -129,7 +129,7 @@ def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
             inside, where = _locals(how, hyper, values, layout, local, key_locals), layout
             if ahead:
                 inside, where = how.ahead(hyper, values, inside, layout, ahead, keys.fold_in(key_locals, 1))
-            return read(how.data(hyper, values, inside, where, key_data), values, given)
+            return read(how.data(hyper, values, inside, where, key_data), _shown(model, values), given)
 
         sizes = [numbers_in(jax.eval_shape(one, key)), numbers_in(layout, local)]
         return _map(one, jax.random.split(key, num_draws), AT_ONCE // max(*sizes, 1))
@@ -150,12 +150,16 @@ def _map(one: Callable[[PRNGKeyArray], Any], keys: PRNGKeyArray, at_once: int) -
 def _values(
     model: Any, num_draws: int, points: tuple[str, ...], hyper: Hyper, laws: Mapping[str, Any], key: PRNGKeyArray
 ) -> dict[str, Any]:
-    """Draws of the globals, as the model's user calls them."""
+    """Draws of the globals, as the model's user calls them, and what is not shown."""
     each = dict(zip(laws, jax.random.split(key, max(len(laws), 1)), strict=False))
     repeated = lambda x: jnp.broadcast_to(x, (num_draws, *jnp.shape(x)))
     one = lambda name, q: jax.tree.map(repeated, q.mode()) if name in points else q.sample(each[name], (num_draws,))
     found = {name: one(name, law) for name, law in laws.items()}
     return found if model.free is None else dict(model.free.values(hyper, found))
+
+
+def _shown(model: Any, values: dict[str, Any]) -> dict[str, Any]:
+    return values if model.free is None else model.free.shown(values)
 
 
 def _locals(how: Generative, hyper: Hyper, values: Any, layout: PyTree, local: Any, key: PRNGKeyArray) -> Any:

@@ -59,7 +59,7 @@ def _of_density(own: LogDensity, data: PyTree, sampled: Sequence[str], hyper: Hy
         return own.log_prior_at(x) + jnp.sum(own.log_liks_at(x, data))
 
     free = lambda draw: own.point(hyper, draw[Z])
-    return Walk(density, lambda x: (own.shown_at(x), {}), free, jnp.zeros(own.variables.dim), 0.5)
+    return Walk(density, lambda x: (own.shown(own.all_at(x)), {}), free, jnp.zeros(own.variables.dim), 0.5)
 
 
 def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper) -> Walk:

@@ -293,7 +293,8 @@ def _bind(of: weakref.ref[Any]) -> Callable[..., Any]:
         log_q = q[Z].log_prob(z)
         x = jax.vmap(lambda z: model.log_density.point(hyper, z))(z)
         log_p = jax.lax.map(density, x, batch_size=64)
-        return model.free.values(hyper, {Z: z}), log_p, log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)
+        values = model.free.shown(model.free.values(hyper, {Z: z}))
+        return values, log_p, log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)
 
     return drawn
 

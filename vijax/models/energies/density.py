@@ -132,14 +132,16 @@ class LogDensity(FreeVariables):
 
     def values(self, hyper: Hyper, draws: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the variables at draws, and the values derived from them."""
-        return jax.vmap(lambda z: self.shown_at(self.point(hyper, z)))(draws[Z])
+        return jax.vmap(lambda z: self.all_at(self.point(hyper, z)))(draws[Z])
 
-    def shown_at(self, x: Float[Array, " D"]) -> dict[str, Any]:
-        """The values of the variables at free coordinates, without those whose names begin with "_", and the values
-        derived from them."""
+    def shown(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Those of the values whose names do not begin with "_"."""
+        return {name: x for name, x in values.items() if not name.startswith("_")}
+
+    def all_at(self, x: Float[Array, " D"]) -> dict[str, Any]:
+        """The values of the variables at free coordinates, and the values derived from them."""
         values = self.values_at(x)
-        shown = {name: x for name, x in values.items() if not name.startswith("_")}
-        return shown if self.derived is None else {**shown, **self.derived(values)}
+        return values if self.derived is None else {**values, **self.derived(values)}
 
     def given_others(
         self, model: Any, hyper: Hyper, posterior: Product, key: PRNGKeyArray

@@ -14,6 +14,7 @@ from jaxtyping import Float, PRNGKeyArray
 from vijax.arguments import checked
 from vijax.checks import check_key, require, require_integers
 from vijax.contract.model import Model
+from vijax.contract.queries import answers
 from vijax.contract.variables import Z
 from vijax.models.energies.density import density
 from vijax.models.formulas import coefficients
@@ -21,6 +22,7 @@ from vijax.models.formulas import formula as formulas
 from vijax.models.formulas.form import Form, form_of
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.priors import Prior, changed, weak
+from vijax.models.formulas.responses import responses
 from vijax.predict.predictive import coordinates
 from vijax.predict.summary import Summary, of_draws
 from vijax.xla import keys
@@ -230,10 +232,8 @@ class Glmm(Model):
         return Prediction(mean.mean(0), mean.std(0), low, high, lowest, highest, level, spread)
 
     def replicated(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Float[np.ndarray, "S N"]:
-        """Responses drawn for the rows of training, for predictive checks; of categories their numbers."""
-        key_draws, key_data = keys.two(key)
-        draws = self.draws(fit, key_draws, num_draws)
-        return self._responses(draws, self.predictors(draws), self.design.trials, key_data)
+        """Responses drawn for the rows of training, as `Fit.predictive` draws them; of categories their numbers."""
+        return np.asarray(fit.predictive(key, num_draws, self.data, groups="same"))
 
     def ratios(self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9) -> Summary:
         """Table of exp of the coefficients but the intercept: ratios of means behind a log link (before the cut at zero
@@ -384,10 +384,12 @@ def glmm(
         form.variables(), log_prior=Of(form, "log_prior"), log_lik=Of(form, "log_lik"), derived=Of(form, "named")
     )
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
-    data = _data(design, law, form, weights)
+    rows = _rows(design, law, form, weights)
+    data = _data(rows, law, len(design.factors))
     parts["form"] = dataclasses.replace(made.form, given=data)
     found = Glmm(**parts, design=design, priors=known, data=data, density_form=form, weights=weights)
-    object.__setattr__(found, "queries", {**found.queries, "predict": found.predict, "beside": found.group_effects})
+    own = answers(responses(form, design, rows, data), predict=found.predict, beside=found.group_effects)
+    object.__setattr__(found, "queries", {**found.queries, **own})
     return found
 
 
@@ -501,8 +503,8 @@ def _weights(weights: Any, table: Any, size: int) -> Float[np.ndarray, " N"]:
     return found
 
 
-def _data(design: formulas.Design, law: Law, form: Form, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Rows by group, padded with rows of weight zero; of a normal law the triangular factors of the groups' rows."""
+def _rows(design: formulas.Design, law: Law, form: Form, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows of training in units of size one."""
     location, turn = np.array(form.units.location), np.array(form.units.turn).reshape(2 * [len(form.labels)])
     turn = turn[:: form.predictors, :: form.predictors]
     x, offset = (design.rows.x - law.ordered * np.array(form.centre)) @ turn, design.rows.offset
@@ -510,14 +512,19 @@ def _data(design: formulas.Design, law: Law, form: Form, weights: np.ndarray) ->
     z = {f"z{i}": z / np.array(form.effects[i].sizes[: z.shape[1]]) for i, z in enumerate(design.rows.z)}
     y = (design.y - offset - design.rows.x @ location) / form.units.size if law.of_location else design.y
     rows = {"x": x, "y": y, "weight": weights, **(z or {"z0": np.zeros((len(x), 0))})}
-    normal = law.name == "gaussian" and len(z) < 2
-    if not normal:
-        rows |= {"trials": design.trials, "offset": np.zeros(len(x)) if law.of_location else offset}
-    if len(z) > 1:
-        rows |= {f"group{i}": groups for i, groups in enumerate(design.rows.groups)}
+    rows |= {"trials": design.trials, "offset": np.zeros(len(x)) if law.of_location else offset}
+    return rows | {f"group{i}": groups for i, groups in enumerate(design.rows.groups)}
+
+
+def _data(rows: dict[str, np.ndarray], law: Law, num_factors: int) -> dict[str, np.ndarray]:
+    """Rows by group, padded with rows of weight zero; of a normal law the triangular factors of the groups' rows."""
+    if num_factors > 1:
         return {name: values[None] for name, values in rows.items()}
-    groups = design.rows.groups[0] if z else np.zeros(len(x), int) if normal else np.arange(len(x))
-    padded = _by_group(rows, groups)
+    normal = law.name == "gaussian"
+    size = len(rows["y"])
+    groups = rows["group0"] if num_factors else np.zeros(size, int) if normal else np.arange(size)
+    left_out = ("group0", "trials", "offset") if normal else ("group0",)
+    padded = _by_group({name: values for name, values in rows.items() if name not in left_out}, groups)
     return _factors(padded) if normal else padded
 
 
