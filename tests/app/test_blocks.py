@@ -33,6 +33,10 @@ EXAMPLES = [
     blocks.Course(
         "Course", ["x", "y"], [[0.0, 1.0, np.nan], [5.0, 5.0, 5.0]], [0, 0, 1], [[0.9, 0.8, 0.1], [0.1, 0.2, 0.9]]
     ),
+    blocks.Curves(
+        "Shares", "day", ["a", "b & c"], [0.0, 1.0, 2.0], *[[[0.0, 1.0, 2.0], [5.0, 4.0, np.nan]]] * 3, "A note."
+    ),
+    blocks.Arcs("Pairs", ["a", "b", "c"], [(0, 2, 0.5), (1, 2, 0.25)]),
     blocks.Images("Digits", ["data", "rebuilt"], [[[0.0, 1.0, 0.5, 0.5, 0.0, 1.0]]] * 2, 2, 3),
 ]
 
@@ -46,6 +50,8 @@ UNKNOWN = [  # of a posterior that is not finite
     blocks.Images("None", ["r"], [[[np.nan, np.nan]]], 1, 2),
     blocks.Course("None", ["x"], [[np.nan, np.nan]], [0, 1], [[np.nan, np.nan], [np.nan, 1.0]]),
     blocks.Heat("None", ["r"], ["c"], [[1.0]], "", True),
+    blocks.Curves("None", "t", ["a"], [0.0, 1.0], *[[[np.nan, np.nan]]] * 3),
+    blocks.Arcs("None", ["a"], []),
 ]
 
 
@@ -97,6 +103,8 @@ def test_a_picture_takes_any_text(text):
 def test_what_cannot_be_read_back_is_refused():
     with pytest.raises(ValueError, match="not of one length"):
         blocks.from_json([{"kind": "Table", "title": "t", "header": ["a", "b"], "rows": [[1]]}])
+    with pytest.raises(ValueError, match="edges of 'g' end at nothing"):
+        blocks.from_json([{"kind": "Arcs", "title": "g", "names": ["a"], "edges": [[0, 1, 0.5]]}])
     with pytest.raises(KeyError):
         blocks.from_json([{"kind": "Script", "title": "t"}])
 
@@ -117,6 +125,15 @@ def test_the_screen_aligns_words_left_and_numbers_right():
         "  a            1",
         "  bbb      -0.25",
         "  Note.",
+    ]
+
+
+def test_the_screen_shows_curves_at_some_places_where_their_band_is_known():
+    x, unknown = np.arange(30.0), np.where(np.arange(30) < 10, np.nan, 0.0)
+    shown = blocks.Curves("C", "step", ["y"], x, [2 * x], [unknown], [unknown], "Note.")
+    assert blocks.text([shown]).splitlines()[1:3] == [
+        "  step  10  13  17  21  25  29",
+        "  y     20  26  34  42  50  58",
     ]
 
 

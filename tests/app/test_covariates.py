@@ -1,9 +1,11 @@
 """Topics with covariates on the command line: texts with columns beside them, from fit to new texts."""
 
+import numpy as np
 import pytest
 
 import vijax as vi
 from vijax.app.cli import main
+from vijax.app.page.pages import read_run
 
 pytest.importorskip("formulae")
 
@@ -32,6 +34,11 @@ def test_covariates_from_fit_to_new_texts(texts, tmp_path, capsys):
     assert "Effect of party[right]" in said
     assert "Words by party" in said
     assert "Effect of day" in (run / "report.html").read_text()
+    shown = {block.title: block for block in read_run(run).shown}
+    curves, slopes = shown["Shares along day"], [row[1] for row in shown["Effect of day"].rows]
+    values = np.array(curves.values)
+    np.testing.assert_allclose((values[:, -1] - values[:, 0]) / (curves.x[-1] - curves.x[0]), slopes, atol=1e-4)
+    assert "party = " in curves.note
     new = tmp_path / "new.csv"
     new.write_text("text,party,day\nbonds of banks,right,3\ncats,left,50\n")
     found = vi.load(run).transform(str(new))

@@ -55,6 +55,11 @@ BLOCKS = [
         "width": 2,
         "note": EVIL,
     },
+    {
+        **{"kind": "Curves", "title": EVIL, "x_label": EVIL, "names": [EVIL], "x": [0.0, 1.0], "values": [[1.0, 2.0]]},
+        **{"lowest": [[None, 1.0]], "highest": [[None, 3.0]], "note": EVIL},
+    },
+    {"kind": "Arcs", "title": EVIL, "names": [EVIL, EVIL], "edges": [[0, 1, 0.5]], "note": EVIL},
     {"kind": "Strips", "title": EVIL, "labels": [EVIL], "states": [[0, 0, 1, -1]], "note": EVIL},
     {
         **{"kind": "Course", "title": EVIL, "columns": [EVIL], "values": [[0.5, None]], "states": [0, 1]},

@@ -13,6 +13,9 @@ pytest.importorskip("matplotlib")
 import vijax as vi
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
+from vijax.app.page import exports
+from vijax.app.page.blocks import Curves
+from vijax.app.page.pages import read_run
 from vijax.app.runs.results import Asked, check_asked
 from vijax.app.settings.typed_toml import ConfigError
 
@@ -123,7 +126,14 @@ def test_sequences_are_forecast_in_the_units_of_the_data(tmp_path, capsys):
         "model.stickiness=0",
     )
     folder = fitted(tmp_path, "hmm", columns, *settings, "fit.num_epochs=30")
-    capsys.readouterr()
+    assert "Forecasts of sequence b" in capsys.readouterr().out
+    _, drawn = next(exports.tables(b for b in read_run(folder).shown if isinstance(b, Curves)))
+    shown = rows_of(drawn)
+    assert [row["step"] for row in shown] == [str(step) for step in range(1, 81)]  # 60 of its 61 steps, 20 ahead
+    height = np.array([float(row["value"]) for row in shown])
+    np.testing.assert_allclose(height[:60], columns["height"][-60:], rtol=1e-4)
+    np.testing.assert_allclose(height[60:62], [300, 100], atol=40)
+    assert [row["low"] != "" for row in shown] == [False] * 60 + [True] * 20
     assert main(["predict", str(folder), "--steps", "2"]) == 0
     found = rows_of(capsys.readouterr().out)
     assert [(row["track"], row["ahead"]) for row in found] == [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")]

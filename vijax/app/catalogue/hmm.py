@@ -14,6 +14,7 @@ from vijax.app.kinds.listing import Data, Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
 from vijax.app.page.blocks import Block, Course, Heat, Strips, Table
 from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
+from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import grow
 from vijax.app.settings.typed_toml import section, setting
@@ -71,6 +72,7 @@ def describe(seen: Seen) -> list[Block]:
         *emissions.table_of_components("States", name, seen, columns, leading, share * mask.sum(), "step"),
         Heat("Transitions", states, states, transition[np.ix_(held, held)], STAYING, True),
         *course(seen, y, mask, paths, np.asarray(z.probs)),
+        *forecasts(seen),
         Strips("Likeliest paths", names[:MOST_SHOWN], paths[:MOST_SHOWN], "Viterbi; a colour a state."),
         emissions.picture("Steps by state", name, seen, y[mask], columns, paths[mask], share),
     ]
@@ -156,7 +158,7 @@ def factorial_describe(seen: Seen) -> list[Block]:
         blocks.append(Strips(f"Chain {m + 1}: likeliest paths", names, shown, "A colour a state."))
         states_of = [str(k) for k in range(settings.num_states)]
         blocks.append(Heat(f"Chain {m + 1}: transitions", states_of, states_of, transition[m], STAYING, True))
-    return blocks
+    return [*blocks, *forecasts(seen)]
 
 
 def factorial_transform(seen: Seen, table: Any, tell: Tell) -> Found:

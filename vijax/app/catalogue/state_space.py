@@ -12,6 +12,7 @@ from vijax.app.kinds.listing import Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
 from vijax.app.page.blocks import Block, Heat, Lines, Table
 from vijax.app.rows.by_row import SEQUENCES, RowScore, checked, in_blocks_of_sequences, sequences
+from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import model_section
 from vijax.app.settings.units import log_scales, units_of
 
@@ -63,6 +64,7 @@ def describe(seen: Seen) -> list[Block]:
         Heat("Loadings", columns, states, loadings[:, :size], note),
         Table("Columns", ["", "mean", "noise deviation"], rows),
         *courses(seen, loadings, noise),
+        *forecasts(seen),
     ]
 
 

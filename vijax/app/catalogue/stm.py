@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,13 +15,15 @@ from vijax.app.catalogue.topics import OF_DOCUMENTS, CtmAlgorithm, correlations,
 from vijax.app.kinds.documents import DOCUMENTS, columns_of
 from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
 from vijax.app.kinds.topic_names import SEEDED, build_seeded
-from vijax.app.page.blocks import Block, Intervals, Table
+from vijax.app.page import blocks
+from vijax.app.page.blocks import Block, Curves, Intervals, Table
 from vijax.app.settings.options import given, model_section
 from vijax.app.settings.typed_toml import setting
 from vijax.data.corpora.corpus import Corpus, split_ids
 from vijax.data.tables.columns import Columns, column_of
 from vijax.evaluate import frex
 from vijax.models.structural.covariates import Covariates
+from vijax.models.structural.effects import Effects
 from vijax.models.structural.stm import Stm, stm
 
 Settings = model_section(
@@ -33,6 +36,8 @@ Settings = model_section(
 )
 NUM_WORDS = 8
 """Words of a topic that are named by group."""
+LEAST_VALUES, NUM_PLACES = 5, 41
+"""Different numbers of a column along which shares are drawn, at least; places where they are."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -123,25 +128,54 @@ def describe(seen: Seen) -> list[Block]:
     model = of_corpus(seen.settings, seen.data.train)
     topics = topics_block(seen, lambda sample, rows: seen.fit.transform(model.data[rows], key=seen.key))
     called = {topic.number: topic.called for topic in topics.topics}
-    blocks: list[Block] = [topics, *_effects(model, seen, called)]
+    shown: list[Block] = [topics, *_effects(model, seen, called)]
     if model.covariates.groups:
-        blocks.append(_words_by_group(model, seen, called))
-    return [*blocks, *correlations(seen, topics)]
+        shown.append(_words_by_group(model, seen, called))
+    return [*shown, *correlations(seen, topics)]
 
 
 def _effects(model: Stm, seen: Seen, called: Mapping[int, str]) -> Iterator[Block]:
-    """A table and a drawing of each column's effects."""
+    """Shares along columns of numbers; then a table and a drawing of each column's effects. Those of splines are left
+    out: they mean nothing by themselves."""
     effects, names, order = model.effects(seen.fit, key=seen.key), list(called.values()), list(called)
     each = [x[order] for x in (effects.mean, effects.sd, effects.low, effects.high)]
     by = f"On the share of each topic, by {effects.design.formula.partition('~')[2].strip()}."
-    note = " ".join([by, *effects.notes])
-    for j, label in enumerate(effects.labels):
-        if label != "Intercept":
-            rows = [
-                [name, *map(float, numbers)] for name, *numbers in zip(names, *(x[:, j] for x in each), strict=True)
-            ]
-            yield Table(f"Effect of {label}", ["", "mean", "sd", "5 %", "95 %"], rows, note)
-            yield Intervals(f"Effect of {label}, drawn", names, each[0][:, j], each[1][:, j], "Bars reach two sds.", 0)
+    note = " ".join([by, *effects.notes])  # once
+    for block in _curves(effects, seen.data.train.beside, called):
+        yield block._replace(note=f"{block.note} {note}")
+        note = by
+    for j, (label, is_category) in enumerate(zip(effects.labels, effects.design.categorical, strict=True)):
+        if label == "Intercept" or (label.endswith("]") and not is_category):
+            continue
+        rows = [[name, *map(float, numbers)] for name, *numbers in zip(names, *(x[:, j] for x in each), strict=True)]
+        yield Table(f"Effect of {label}", ["", "mean", "sd", "5 %", "95 %"], rows, note)
+        yield Intervals(f"Effect of {label}, drawn", names, each[0][:, j], each[1][:, j], "Bars reach two sds.", 0)
+        note = by
+
+
+def _curves(effects: Effects, beside: Columns, called: Mapping[int, str]) -> Iterator[Curves]:
+    """The shares of topics along each column of numbers that the formula names, the others held."""
+    columns = {name: np.asarray(values) for name, values in beside.items()}
+    named = [name for name in columns if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", effects.design.formula)]
+    held = {name: _middle(values) for name, values in columns.items()}
+    for name in named:
+        values = columns[name]
+        if values.dtype.kind not in "iuf" or len(np.unique(values)) < LEAST_VALUES:
+            continue
+        x = np.linspace(values.min(), values.max(), NUM_PLACES)
+        found = effects.at({other: x if other == name else np.repeat(held[other], len(x)) for other in columns})
+        mean, low, high = (part[list(called)] for part in (found.mean, found.low, found.high))
+        others = ", ".join(f"{other} = {blocks.number(held[other].item())}" for other in named if other != name)
+        note = f"Expected shares, with 90 % intervals{f'; {others}' if others else ''}."
+        yield Curves(f"Shares along {name}", name, list(called.values()), x, mean, low, high, note)
+
+
+def _middle(values: np.ndarray) -> Any:
+    """The median of numbers, the most frequent text."""
+    if values.dtype.kind in "iuf":
+        return np.median(values)
+    found, counts = np.unique(values.astype(str), return_counts=True)
+    return found[counts.argmax()]
 
 
 def _words_by_group(model: Stm, seen: Seen, called: Mapping[int, str]) -> Table:

@@ -12,6 +12,7 @@ from vijax.app.kinds.listing import Data, Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
 from vijax.app.page.blocks import Block, Heat, Strips, Table
 from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
+from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import covariance_of, units_of
@@ -109,6 +110,7 @@ def describe(seen: Seen) -> list[Block]:
     return [
         *motion_blocks(seen, columns[:dim], [*rows, *columns[dim:], "constant"], paths, True),
         *hmm.course(seen, y, mask, paths, np.asarray(z.probs)),
+        *forecasts(seen),
         Strips("Likeliest paths", names[: hmm.MOST_SHOWN], shown, "Viterbi; a colour a state."),
     ]
 
@@ -165,6 +167,7 @@ def slds_describe(seen: Seen) -> list[Block]:
         Heat("Loadings", columns[:dim], axes, loadings[:, :size], note),
         Table("Columns", ["", "mean", "noise deviation"], list(zip(columns, middle, noise * scale, strict=False))),
         *hmm.course(seen, y, mask, paths, np.asarray(z.probs)),
+        *forecasts(seen),
         *state_space.courses(seen, loadings, noise),
         Strips("Likeliest paths", names[: hmm.MOST_SHOWN], shown, "Viterbi; a colour a state."),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from vijax import algorithms, models
 from vijax.app.kinds.documents import DOCUMENTS
 from vijax.app.kinds.listing import Found, Listing, Seen, Tell
 from vijax.app.kinds.topic_names import SEEDED, build_seeded, words_held
-from vijax.app.page.blocks import Block, Heat, Table, Topics
+from vijax.app.page.blocks import Arcs, Block, Heat, Table, Topics
 from vijax.app.page.views import thinned
 from vijax.app.rows.by_row import RowScore
 from vijax.app.rows.doc_topics import commonest_words
@@ -29,7 +29,7 @@ from vijax.fitting.result import Fit
 from vijax.inference import estep, expectation
 from vijax.topics.summary import Document, summarise, topic_distances, typical_rows
 
-MOST_PAIRS = 10
+MOST_PAIRS, LEAST = 10, 0.1
 """Number of pairs of topics that are listed from either end of the correlations."""
 SHARP = 1e6
 """A large concentration for topics that are points: their mode is the point, whatever the prior is."""
@@ -188,8 +188,26 @@ def correlations(seen: Seen, topics: Topics) -> list[Block]:
     rows = [[called[i], called[j], value] for value, i, j in shown]
     return [
         Table("Topics that go together, and that do not", ["", "", "correlation"], rows),
+        *_graph(correlation, called),
         Heat("Correlations of logits", names, names, correlation[np.ix_(order, order)], apart=True),
     ]
+
+
+def _graph(correlation: np.ndarray, called: Mapping[int, str]) -> list[Block]:
+    """The pairs that are correlated by `LEAST` or more, in an order that keeps them near each other."""
+    if len(called) < 3:
+        return []
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    own = np.array(sorted(called))
+    apart = 1 - correlation[np.ix_(own, own)]
+    order = own[leaves_list(linkage(squareform(apart, checks=False), "average", optimal_ordering=True))]
+    joined = correlation[np.ix_(order, order)]
+    edges = [(i, j, float(joined[i, j])) for i in range(len(own)) for j in range(i + 1, len(own))]
+    edges = sorted((edge for edge in edges if edge[2] >= LEAST), key=lambda edge: -edge[2])[: 2 * len(own)]
+    note = f"Joined are pairs of a correlation of {LEAST} or more, the wider the higher it is."
+    return [Arcs("Topics that go together, drawn", [called[k] for k in order.tolist()], edges, note)]
 
 
 def _correlation_of_logits(precision: np.ndarray) -> np.ndarray:

@@ -45,6 +45,20 @@ class Lines(NamedTuple):
     note: str = ""
 
 
+class Curves(NamedTuple):
+    """Curves over one axis, each in a panel of its own, with a band about it where its ends are known: a row
+    for each panel."""
+
+    title: str
+    x_label: str
+    names: Sequence[str]
+    x: Numbers
+    values: Values
+    lowest: Values
+    highest: Values
+    note: str = ""
+
+
 class Scatter(NamedTuple):
     """Points in the plane, coloured by class, and outlines (class, x, y) about them; `names` are the names of the
     classes, which otherwise have their numbers."""
@@ -82,6 +96,15 @@ class Heat(NamedTuple):
     values: Values
     note: str = ""
     apart: bool = False
+
+
+class Arcs(NamedTuple):
+    """A graph: things in a row, and pairs of them (by their places, with a positive weight) joined by arcs."""
+
+    title: str
+    names: Sequence[str]
+    edges: Sequence[tuple[int, int, float]]
+    note: str = ""
 
 
 class Strips(NamedTuple):
@@ -125,7 +148,7 @@ class Topics(NamedTuple):
     note: str = ""
 
 
-Block = Table | Lines | Scatter | Intervals | Heat | Strips | Course | Images | Topics
+Block = Table | Lines | Curves | Scatter | Intervals | Heat | Arcs | Strips | Course | Images | Topics
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in typing.get_args(Block)}
 
 
@@ -147,6 +170,8 @@ def legend_of(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, st
 
 LONGEST_NAME = 60
 LARGEST_IMAGE = 4096
+SHOWN = 6
+"""Places of curves on the screen."""
 
 
 def classes_of(block: Scatter) -> dict[int, str]:
@@ -213,6 +238,8 @@ def _block(record: dict[str, Any]) -> Block:
         len(rows) == number and all(len(row) == width for row in rows) for rows, number, width in _shapes(block)
     ):
         raise ValueError(f"rows of {block.title!r} are not of one length")
+    if isinstance(block, Arcs) and not all(0 <= end < len(block.names) for *ends, _ in block.edges for end in ends):
+        raise ValueError(f"edges of {block.title!r} end at nothing")
     if isinstance(block, Topics) and sorted(t.number for t in block.topics) != list(range(len(block.topics))):
         raise ValueError(f"topics of {block.title!r} are not numbered from 0 on")
     return block
@@ -222,6 +249,8 @@ def _shapes(block: Block) -> list[tuple[Any, int, int]]:
     """Nested lists of a block, their number, and the length of each."""
     if isinstance(block, Table):
         return [(block.rows, len(block.rows), len(block.header))]
+    if isinstance(block, Curves):
+        return [(rows, len(block.names), len(block.x)) for rows in (block.values, block.lowest, block.highest)]
     if isinstance(block, Heat):
         return [(block.values, len(block.rows), len(block.columns))]
     if isinstance(block, Course):
@@ -260,6 +289,11 @@ def _outline(value: Any) -> tuple[int, list[Any], list[Any]]:
     return int(k), _numbers(x), _numbers(y)
 
 
+def _edge(value: Any) -> tuple[int, int, float]:
+    one, other, weight = value
+    return int(one), int(other), _number(weight) or 0.0
+
+
 def _topic(value: Any) -> Any:
     from vijax.topics.summary import Document, Topic
 
@@ -281,7 +315,8 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "outlines": _list_of(_outline),
     "most": int,
     "apart": bool,
-    "values": _list_of(_numbers),
+    **dict.fromkeys(("values", "lowest", "highest"), _list_of(_numbers)),
+    "edges": _list_of(_edge),
     "probabilities": _list_of(_numbers),
     "distances": _list_of(_numbers),
     "states": _list_of(_list_of(int)),
@@ -322,6 +357,8 @@ def _text(block: Block, most: int) -> str:
     if isinstance(block, Intervals) and block.most > 0:
         named = list(zip(block.labels, block.mean, block.deviation, strict=True))
         return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most))}"
+    if isinstance(block, Curves):
+        return f"{block.title}\n{_aligned(*_places(block), most)}\n  {block.note}"
     if isinstance(block, Heat) and len(block.columns) <= 12:
         rows = [[label, *row] for label, row in zip(block.rows, block.values, strict=True)]
         return f"{block.title}\n{_aligned(['', *block.columns], rows, most)}"
@@ -330,6 +367,14 @@ def _text(block: Block, most: int) -> str:
 
         return topics_text(block.topics)
     return ""
+
+
+def _places(block: Curves) -> tuple[list[str], list[list[Any]]]:
+    """Values at some of the places where the band is known."""
+    known = np.flatnonzero(np.isfinite(as_numbers(block.lowest)).all(axis=0))
+    at = known[np.unique(np.linspace(0, len(known) - 1, min(SHOWN, len(known))).astype(int))]
+    rows = [[name, *values[at]] for name, values in zip(block.names, as_numbers(block.values), strict=True)]
+    return [block.x_label, *map(number, as_numbers(block.x)[at])], rows
 
 
 def number(value: Any) -> str:

@@ -14,6 +14,7 @@ from vijax.app.page.svg import (
     BOTTOM,
     HEIGHT,
     LEFT,
+    LETTER,
     NUM_HUES,
     RIGHT,
     TOP,
@@ -145,7 +146,7 @@ def scatter(block: blocks.Scatter) -> str:
 
 def intervals(block: blocks.Intervals) -> str:
     """A line for each quantity, two standard deviations to either side of its mean."""
-    left, row = 8 + 6.2 * min(24, max(len(str(label)) for label in block.labels)), 19
+    left, row = 8 + LETTER * min(24, max(len(str(label)) for label in block.labels)), 19
     height = row * len(block.labels) + 26
     there = [(m, d) for m, d in zip(block.mean, block.deviation, strict=True) if known(m, d)]
     reach = [m + side * d for m, d in there for side in (-2, 2)]
@@ -177,7 +178,7 @@ def heat(block: blocks.Heat) -> str:
     """A cell for each entry: blue above zero, orange below, its number in it where there is room."""
     values = blocks.as_numbers(block.values)
     shades = blocks.coloured(block)
-    left, top = 8 + 6.2 * min(18, max(len(str(label)) for label in block.rows)), 20
+    left, top = 8 + LETTER * min(18, max(len(str(label)) for label in block.rows)), 20
     width, height = (WIDTH - left - 4) / max(1, values.shape[1]), min(34.0, max(12.0, 300 / values.shape[0]))
     most = float(np.nanmax(np.abs(shades), initial=1e-12))
     drawn = [
@@ -212,7 +213,7 @@ LEVELS = 15
 def images(block: blocks.Images) -> str:
     """Each image as one path for each shade, of horizontal stretches: a tenth of the text of as many rectangles."""
     across = max(map(len, block.images), default=1) or 1
-    left = 8 + 6.2 * min(18, max((len(str(label)) for label in block.labels), default=0))
+    left = 8 + LETTER * min(18, max((len(str(label)) for label in block.labels), default=0))
     step = min(90.0, (WIDTH - left - RIGHT) / across)
     size = (step - 4) / max(block.width, block.height)
     row, (low, high) = size * block.height + 6, blocks.value_range(block)
@@ -243,7 +244,7 @@ def _shaded(shades: Sequence[int], width: int, left: float, top: float, size: fl
 def strips(block: blocks.Strips) -> str:
     """A row for each sequence, a colour for each state."""
     longest = max((len(row) for row in block.states), default=1)
-    left, row = 8 + 6.2 * min(18, max(len(str(label)) for label in block.labels)), 18
+    left, row = 8 + LETTER * min(18, max(len(str(label)) for label in block.labels)), 18
     width = (WIDTH - left - RIGHT) / max(longest, 1)
     drawn = []
     for i, (label, states) in enumerate(zip(block.labels, block.states, strict=True)):
@@ -262,6 +263,56 @@ def strips(block: blocks.Strips) -> str:
     states = blocks.legend_of(state for states in block.states for state in states if state >= 0)
     named, height = legend(states, left, whole)
     return plain_chart(block.title, whole + height, [*drawn, named])
+
+
+def curves(block: blocks.Curves) -> str:
+    """Two panels in a row, each with its own vertical axis."""
+    wide, high = (WIDTH - RIGHT) / 2, PANEL + 44
+    drawn = []
+    for i, (name, *parts) in enumerate(zip(block.names, block.values, block.lowest, block.highest, strict=True)):
+        left, top = wide * (i % 2) + LEFT, high * (i // 2)
+        x = axis([*block.x], left, wide * (i % 2 + 1), 0.0)
+        y = axis([v for part in parts for v in part], top + 16 + PANEL, top + 16, 0.06)
+        ends = "".join(tick(left - 8, y(mark) + 4, "end", mark) for mark in (y.ticks[0], y.ticks[-1]))
+        ends += "".join(tick(x(mark), top + PANEL + 32, "middle", mark) for mark in (x.ticks[0], x.ticks[-1]))
+        grid = "".join(
+            f'<line class="grid" x1="{left}" x2="{x.end:.1f}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>'
+            for mark in y.ticks
+        )
+        value, lower, upper = (_places(x, y, block.x, part) for part in parts)
+        band = f'<path class="band band-0" d="M{"L".join([*upper, *reversed(lower)])}Z"/>' if len(upper) > 1 else ""
+        curve = f'<path class="curve curve-0" d="M{"L".join(value)}"/>' if value else ""
+        said = f'<text class="tick" x="{left}" y="{top + 10}">{escape(shortened(name, 28))}</text>'
+        drawn.append(f"{said}{grid}{ends}{band}{curve}")
+    whole = high * -(-len(block.names) // 2)
+    label = (
+        f'<text class="axis" x="{WIDTH / 2:.0f}" y="{whole + 8}" text-anchor="middle">{escape(block.x_label)}</text>'
+    )
+    return plain_chart(block.title, whole + 14, [*drawn, label])
+
+
+def arcs(block: blocks.Arcs) -> str:
+    """Names below one another, and an arc for each edge, the wider the more it weighs."""
+    row, left = 19, 12 + LETTER * min(28, max((len(name) for name in block.names), default=1))
+    most = max((weight for *_, weight in block.edges), default=1.0) or 1.0
+    place = lambda i: row * i + 11
+    drawn = [
+        f'<text class="tick" x="{left - 10:.0f}" y="{place(i) + 4}" text-anchor="end">'
+        f"{escape(shortened(name, 28))}</text>"
+        f'<circle class="mark mark-0" cx="{left:.0f}" cy="{place(i)}" r="3"/>'
+        for i, name in enumerate(block.names)
+    ]
+    furthest = max([1, *(abs(i - j) for i, j, _ in block.edges)])
+    each = min(16.0, (WIDTH - RIGHT - left) / furthest)
+    for i, j, weight in block.edges:
+        reach = each * abs(i - j) * 4 / 3  # a cubic curve goes three quarters of the way
+        drawn.append(
+            f'<path class="curve curve-0" stroke-opacity="0.5" style="stroke-width:{0.6 + 4 * weight / most:.1f}" '
+            f'd="M{left:.0f},{place(i)}C{left + reach:.0f},{place(i)} {left + reach:.0f},{place(j)} '
+            f'{left:.0f},{place(j)}"><title>{escape(block.names[i])}, {escape(block.names[j])}: '
+            f"{number_text(float(weight))}</title></path>"
+        )
+    return plain_chart(block.title, row * len(block.names) + 6, drawn)
 
 
 PANEL, STRIP, GAP = 84, 30, 8
@@ -324,6 +375,8 @@ DRAWN: dict[type, Callable[[Any], str]] = {
     blocks.Scatter: scatter,
     blocks.Intervals: intervals,
     blocks.Heat: heat,
+    blocks.Curves: curves,
+    blocks.Arcs: arcs,
     blocks.Strips: strips,
     blocks.Course: course,
     blocks.Images: images,

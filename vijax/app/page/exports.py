@@ -88,6 +88,17 @@ def _scatter(block: blocks.Scatter) -> Iterator[Part]:
         yield "_outlines", ["outline", "class", block.x_label, block.y_label], points
 
 
+def _curves(block: blocks.Curves) -> Iterator[Part]:
+    """A row for each place of each panel."""
+    panels = zip(block.names, block.values, block.lowest, block.highest, strict=True)
+    rows = ((name, *row) for name, *each in panels for row in zip(block.x, *each, strict=True))
+    yield "", ["curve", block.x_label, "value", "low", "high"], rows
+
+
+def _arcs(block: blocks.Arcs) -> Iterator[Part]:
+    yield "", ["one", "other", "weight"], ((block.names[i], block.names[j], weight) for i, j, weight in block.edges)
+
+
 def _strips(block: blocks.Strips) -> Iterator[Part]:
     """A row for each step; steps beyond the end of a sequence are left out."""
     strips = zip(block.labels, block.states, strict=True)
@@ -127,6 +138,8 @@ PARTS: dict[str, Callable[[Any], Iterable[Part]]] = {
     "Scatter": _scatter,
     "Intervals": lambda b: [("", ["", "mean", "deviation"], zip(b.labels, b.mean, b.deviation, strict=True))],
     "Heat": lambda b: [("", ["", *b.columns], ([label, *row] for label, row in zip(b.rows, b.values, strict=True)))],
+    "Curves": _curves,
+    "Arcs": _arcs,
     "Strips": _strips,
     "Course": _course,
     "Images": _images,

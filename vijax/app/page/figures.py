@@ -104,6 +104,43 @@ def heat(block: blocks.Heat) -> Figure:
     return figure
 
 
+def curves(block: blocks.Curves) -> Figure:
+    """Panels, up to three in a row."""
+    across = min(3, len(block.names)) or 1
+    rows = -(-len(block.names) // across) or 1
+    figure = new_figure(2.8 * across, 0.8 + 1.5 * rows)
+    axes = np.atleast_1d(figure.subplots(rows, across, sharex=True)).ravel()
+    for ax in axes[len(block.names) :]:
+        ax.set_visible(False)
+    for ax, name, *parts in zip(axes, block.names, block.values, block.lowest, block.highest, strict=False):
+        value, low, high = map(_array, parts)
+        ax.fill_between(_array(block.x), low, high, color=BLUE, alpha=0.18, linewidth=0)
+        ax.plot(_array(block.x), value, color=BLUE)
+        ax.set_title(name, fontsize=8, loc="left", color=INK)
+        ax.tick_params(labelbottom=True, labelsize=8)
+        bare(ax, keep=("bottom",))
+    figure.suptitle(block.title, fontsize=10, x=0.01, ha="left", color=INK)
+    figure.supxlabel(block.x_label, fontsize=8)
+    return figure
+
+
+def arcs(block: blocks.Arcs) -> Figure:
+    """Names below one another, and an arc for each edge, the wider the more it weighs."""
+    figure, ax = _axes(6.0, 0.9 + 0.24 * len(block.names), block)
+    most = max((weight for *_, weight in block.edges), default=1.0) or 1.0
+    turn = np.linspace(0, np.pi, 40)
+    for i, j, weight in block.edges:
+        reach = 0.5 * abs(i - j)
+        width = 0.5 + 3.5 * weight / most
+        ax.plot(reach * np.sin(turn), 0.5 * (i + j) - reach * np.cos(turn), color=BLUE, alpha=0.5, linewidth=width)
+    ax.plot(np.zeros(len(block.names)), np.arange(len(block.names)), "o", color=BLUE, markersize=4)
+    ax.set_yticks(np.arange(len(block.names)), block.names, fontsize=8)
+    ax.set_xticks([])
+    ax.grid(False)
+    ax.invert_yaxis()
+    return figure
+
+
 def strips(block: blocks.Strips) -> Figure:
     """A row for each sequence, a colour for each state."""
     from matplotlib.colors import ListedColormap
@@ -173,6 +210,8 @@ DRAWN: dict[type, Callable[[Any], Figure]] = {
     blocks.Scatter: scatter,
     blocks.Intervals: intervals,
     blocks.Heat: heat,
+    blocks.Curves: curves,
+    blocks.Arcs: arcs,
     blocks.Strips: strips,
     blocks.Course: course,
     blocks.Images: images,

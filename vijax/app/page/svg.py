@@ -16,8 +16,8 @@ WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
 NUM_HUES = blocks.MOST_COLOURS
 """Number of colours of classes; further classes take the first colours again; see report.css."""
-LINE = 16
-"""The line height of a legend."""
+LINE, LETTER = 16, 6.8
+"""The line height of a legend, and the width of a letter in a wide font."""
 
 
 class Axis(NamedTuple):
@@ -73,7 +73,7 @@ def legend(classes: Mapping[int, str], left: float, top: float) -> tuple[str, in
     drawn, x, line = [], left, 0
     for k, name in classes.items():
         text = shortened(name, 24)
-        wide = 20 + 6.2 * len(text) + 8
+        wide = 20 + LETTER * len(text) + 8
         if x > left and x + wide > WIDTH - RIGHT:
             x, line = left, line + 1
         y = top + LINE * line

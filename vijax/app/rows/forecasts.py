@@ -1,0 +1,37 @@
+"""Forecasts on the page of a run of sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vijax.app.kinds.listing import Seen
+from vijax.app.kinds.tables import padded_sequences
+from vijax.app.page.blocks import Block, Curves
+from vijax.app.settings.units import units_of
+
+PAST, AHEAD = 60, 20
+"""Steps that are drawn before the end of a sequence, and after it."""
+NUM_DRAWS, LEVEL = 400, 0.9
+MOST_SEQUENCES, MOST_COLUMNS = 12, 4
+"""Sequences from which the longest is taken, and columns of it that are drawn."""
+
+
+def forecasts(seen: Seen) -> list[Block]:
+    """The next steps of the longest of the first sequences; none where they need inputs that are not known yet."""
+    if getattr(seen.settings, "num_inputs", 0):
+        return []
+    y, mask = padded_sequences(seen.data.train)
+    chosen = int(mask[:MOST_SEQUENCES].sum(axis=1).argmax())
+    steps = int(mask[chosen].sum())
+    own = y[chosen : chosen + 1, :steps], mask[chosen : chosen + 1, :steps]
+    draws = np.asarray(seen.fit.forecast(seen.key, NUM_DRAWS, own, AHEAD), float)[:, 0]
+    ends = np.quantile(draws, [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
+    before = np.asarray(y[chosen, max(0, steps - PAST) : steps], float)
+    unknown = np.full(before.shape, np.nan)
+    units = units_of(seen.data.train)
+    parts = [(before, draws.mean(0)), *((unknown, end) for end in ends)]
+    mean, low, high = (units.points(np.concatenate(part)).T[:MOST_COLUMNS] for part in parts)
+    name = (seen.data.train.group_names or ("all",))[chosen]
+    x = np.arange(steps - len(before), steps + AHEAD)
+    note = f"The end of the sequence, then means of its next {AHEAD} steps, with {LEVEL:.0%} of what the model expects."
+    return [Curves(f"Forecasts of sequence {name}", "step", seen.data.names[:MOST_COLUMNS], x, mean, low, high, note)]
