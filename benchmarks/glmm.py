@@ -1,12 +1,14 @@
 """Regressions by a formula beside NUTS: means, standard deviations and CPU seconds.
 
     python benchmarks/glmm.py [name ...]
+    python benchmarks/glmm.py million    # a million rows of zeros and ones in 10,000 groups, 100 groups a step
 
 `vijax.glmm` by `vijax.auto`, and the same model with all group effects as unknowns (non-centred) by NumPyro's NUTS,
 four chains of 1,000 warm-up steps and 2,500 draws. Of each unknown of the formula: the difference of means in
 posterior sds, and the ratio of sds.
 """
 
+import resource
 import sys
 import time
 
@@ -100,6 +102,22 @@ CASES = {
     ),
     "choices": ("y ~ x + h + (1 | g)", choices(), "categorical"),
     "times": ("y ~ x + h + (1 | g)", made(4, 40, 8, lambda r, e: r.gamma(3.0, np.exp(e) / 3.0)), "gamma"),
+    "outliers": ("y ~ x + h + (1 | g)", made(12, 40, 8, lambda r, e: e + 0.5 * r.standard_t(3.0, e.size)), "t"),
+    "shares": (
+        "y ~ x + h + (1 | g)",
+        made(13, 40, 8, lambda r, e: r.beta(8 * expit(e), 8 * expit(-e)).clip(1e-6, 1 - 1e-6)),
+        "beta",
+    ),
+    "bursts": (
+        "y ~ x + h + (1 | g)",
+        made(14, 40, 10, lambda r, e: r.poisson(np.exp(e + 1) * r.gamma(2.0, 0.5, e.size)) * (r.random(e.size) < 0.7)),
+        "zero_inflated_negativebinomial",
+    ),
+    "visits": (
+        "y ~ x + h + (1 | g)",
+        made(15, 40, 10, lambda r, e: (1 + r.poisson(np.exp(e))) * (r.random(e.size) < 0.6)),
+        "hurdle_poisson",
+    ),
     "large": ("y ~ x + h + (x | g)", made(7, 1000, 10, lambda r, e: r.normal(e), True), "gaussian"),
     "crossed": ("y ~ x + (1 | person) + (1 | item)", crossed(), "gaussian"),
 }
@@ -192,6 +210,25 @@ def compared(name):
     print(f"\nworst: means {worst[0]:.2f} sd, sds {worst[1]:.0%}", flush=True)
 
 
+def million(steps=500):
+    """CPU seconds to read, fit and judge, and how far the numbers that made the table are from the means, in sds."""
+    begin = time.process_time()
+    model = vi.glmm("y ~ x + h + (1 | g)", made(16, 10_000, 100, lambda r, e: r.random(e.size) < expit(e)), "bernoulli")
+    read, begin = time.process_time() - begin, time.process_time()
+    fit = vi.fit(vi.ngvi(model), batch_size=100, num_steps=steps, key=jax.random.key(0))
+    table = fit.summary()
+    fitted, begin = time.process_time() - begin, time.process_time()
+    print(fit.verdict)
+    made_by = {"Intercept": 0.3, "x": 0.6, "h[b]": -0.5, "h[c]": 0.4, "1|g_sigma": 0.7}
+    off = [(table.mean[table.names.index(name)] - x) / table.sd[table.names.index(name)] for name, x in made_by.items()]
+    print(
+        f"read {read:.1f}, fitted {fitted:.1f}, judged {time.process_time() - begin:.1f} CPU seconds; off by", end=" "
+    )
+    print(
+        ", ".join(f"{x:+.1f}" for x in off), f"sds; {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GB"
+    )
+
+
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or CASES:
-        compared(chosen)
+        million() if chosen == "million" else compared(chosen)

@@ -365,6 +365,23 @@ def test_data_so_large_that_it_costs_are_not_judged_unasked(monkeypatch):
     assert fit.judged(num_draws=128).num_draws == 128
 
 
+def test_what_a_density_hides_is_judged_by_what_it_shows():
+    """A standard deviation in hidden units, fitted too few steps."""
+    y = 50 + 20 * np.random.default_rng(0).normal(size=200)
+    model = vi.density(
+        {"_log": vi.free(), "_mean": vi.free()},
+        log_prior=lambda v: norm.logpdf(v["_log"]) + norm.logpdf(v["_mean"]),
+        log_lik=lambda v, y: norm.logpdf(y, 50 + 20 * v["_mean"], 20 * jnp.exp(v["_log"])),
+        derived=lambda v: {"mean": 50 + 20 * v["_mean"], "spread": 20 * jnp.exp(v["_log"])},
+    )
+    state = vi.fit(vi.ngvi(model), y, num_steps=100, key=KEY)
+    assert set(state.judged().names) == {"mean", "spread"}
+    assert np.all(np.abs(state.judged().shift) < 0.5)
+    early = vi.fit(vi.ngvi(model), y, num_steps=3, key=KEY).verdict
+    assert "_" not in early
+    assert re.search(r"By its draws, .*(mean|spread) would (move|shrink)", early)
+
+
 def test_so_many_draws_as_the_size_of_the_data_allows():
     q = MultivariateNormal.from_mean_cov(jnp.zeros(2), jnp.eye(2))
 
@@ -376,6 +393,10 @@ def test_so_many_draws_as_the_size_of_the_data_allows():
     assert counts == [512, 512, 167, 128, None]
     model = vi.density({"x": vi.free()}, lambda v, y: jnp.sum(norm.logpdf(y, v["x"])))
     assert judged.num_rows(model, as_loader(ROWS, model, None, 0)) == 1001
+    grouped = {"x": np.zeros((10, 30, 2)), "y": np.zeros((10, 30))}
+    model = vi.density({"m": vi.free()}, log_prior=lambda v: norm.logpdf(v["m"]), log_lik=lambda v, y: jnp.sum(y["y"]))
+    assert judged.num_rows(model, as_loader(grouped, model, None, 0)) == 300
+    assert judged.num_rows(model, as_loader({"x": np.zeros((10, 30)), "y": np.zeros(10)}, model, None, 0)) == 10
 
 
 # --- drift ----------------------------------------------------------------------------------------------------------
@@ -563,7 +584,7 @@ def test_of_a_differential_equation_a_fit_that_has_not_arrived_is_refused_and_on
 
 
 GOOD = judged.Judgement(
-    judged.Estimate(-3.0, 0.01), 0.4, 0.2, 0.0, *np.zeros((4, 3)), judged.Estimate(0.0, 0.1), 0.0, 512
+    judged.Estimate(-3.0, 0.01), 0.4, 0.2, 0.0, *np.zeros((4, 3)), judged.Estimate(0.0, 0.1), 0.0, 512, (*"aab",)
 )
 SURE = np.full(3, 0.01)
 ENDS = {

@@ -240,11 +240,11 @@ def unusable(said: Any, variables: Variables) -> str:
         return f"{of_zeros(said.zero)} {FINITE}"
     if said.rounding > BLIND:
         return ""
-    dim, is_far = len(said.shift), said.gap >= FAR
-    moving = _moving(said, variables, AWAY, np.inf)
+    dim, is_far = variables.dim, said.gap >= FAR
+    moving = _moving(said, AWAY, np.inf)
     lost = said.gap > LOST * dim
     climbing = is_far and _is_sure(said, CLIMBING * max(1.0, dim / 4))
-    moves = _moving(said, variables, ARRIVED, STRETCHED)
+    moves = _moving(said, ARRIVED, STRETCHED)
     on_its_way = is_far and said.khat > RELIABLE and moves
     if not (moving or lost or climbing or on_its_way):
         return ""
@@ -260,7 +260,7 @@ def _numbers(said: Any) -> str:
     return of_distance(said.gap, said.khat, str(said.elbo))
 
 
-def _moving(said: Any, variables: Variables, mean: float, sd: float) -> str:
+def _moving(said: Any, mean: float, sd: float) -> str:
     """Says which variables' means would move by more than so many sds, and which sds by more than that, beyond
     noise."""
     of_means = np.abs(said.shift) - SURE * said.shift_error > mean
@@ -268,16 +268,16 @@ def _moving(said: Any, variables: Variables, mean: float, sd: float) -> str:
     told = []
     if of_means.any():
         most = np.abs(said.shift[of_means]).max()
-        told.append(f"the mean of {_names(variables, of_means)} would move by about {most:.2g} sd of q")
+        told.append(f"the mean of {_names(said, of_means)} would move by about {most:.2g} sd of q")
     if of_sds.any():
         most = said.stretch[of_sds][np.argmax(np.abs(said.stretch[of_sds]))]
         way = "grow" if most > 0 else "shrink"
-        told.append(f"the sd of {_names(variables, of_sds)} would {way} by about {abs(np.expm1(most)):.0%}")
+        told.append(f"the sd of {_names(said, of_sds)} would {way} by about {abs(np.expm1(most)):.0%}")
     return ", and ".join(told)
 
 
-def _names(variables: Variables, chosen: Any) -> str:
-    names = variables.names_at(chosen)
+def _names(said: Any, chosen: Any) -> str:
+    names = list(dict.fromkeys(name for name, is_in in zip(said.names, chosen, strict=True) if is_in))
     return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
 
 
@@ -297,7 +297,7 @@ def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
     if said.rounding > BLIND:
         return ["How near q is to the posterior cannot be seen beside that."]
     judged = _numbers(said)
-    moving = _moving(said, variables, ARRIVED, STRETCHED) if said.gap >= CLOSE else ""
+    moving = _moving(said, ARRIVED, STRETCHED) if said.gap >= CLOSE else ""
     if moving:
         return [f"q is not quite at the posterior {judged}: by its draws, {moving}."]
     if said.gap >= FAR:
@@ -305,7 +305,7 @@ def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
         return [f"{what} not describe the posterior {judged}: {remedy}"]
     use = "means and sds can be used"
     if said.gap >= CLOSE:
-        typical = np.sqrt(2 * said.gap / len(said.shift))
+        typical = np.sqrt(2 * said.gap / variables.dim)
         use = f"means are right to {typical:.2f} sd over all variables, to some tenths of one at worst"
     near = "close to" if said.gap < CLOSE else "near"
     told = [f"q is {near} the posterior as far as its own draws reach {judged}: {use}, if there is no other mode."]

@@ -41,6 +41,7 @@ from vijax.fitting.loader import ArrayLoader, Loader, as_loader, padded_size
 from vijax.inference.estimand import Estimand
 from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
+from vijax.models.energies.shown_numbers import shown_numbers
 from vijax.xla.compiler import kept, step_jit
 
 DRAWS, FEWEST = 512, 128  # draws of q; and the smallest number of them, of large data or many variables
@@ -62,15 +63,16 @@ class Judgement(NamedTuple):
       gap: a lower bound on KL(q || p), in nats.
       khat: shape of the tail of the importance ratios p / q.
       zero: share of the draws where the density is zero or no number.
-      shift: the move with which the mean of each free coordinate begins on its way to the posterior's, in standard
-        deviations of q, (D,).
-      shift_error: standard error of `shift`, (D,).
-      stretch: the same of the logarithm of its standard deviation, (D,).
-      stretch_error: standard error of `stretch`, (D,).
+      shift: the move with which the mean of each number begins on its way to the posterior's, in standard deviations
+        of q, (M,): of each free coordinate; of a density that hides variables (names with "_") of what it shows.
+      shift_error: standard error of `shift`, (M,).
+      stretch: the same of the logarithm of its standard deviation, (M,).
+      stretch_error: standard error of `stretch`, (M,).
       drift: gain of the bound from the third quarter of the steps to the last, with its standard error; None where
         there were too few steps.
       rounding: nats to which the log density is known at a draw.
       num_draws: number of draws on which it was judged.
+      names: the name of each of these numbers; of a coordinate that of its variable.
       verdict: whether to trust the fit, in plain words.
       usable: false where the verdict says "Do not use this fit".
     """
@@ -79,13 +81,14 @@ class Judgement(NamedTuple):
     gap: float
     khat: float
     zero: float
-    shift: Float[np.ndarray, " D"]
-    shift_error: Float[np.ndarray, " D"]
-    stretch: Float[np.ndarray, " D"]
-    stretch_error: Float[np.ndarray, " D"]
+    shift: Float[np.ndarray, " M"]
+    shift_error: Float[np.ndarray, " M"]
+    stretch: Float[np.ndarray, " M"]
+    stretch_error: Float[np.ndarray, " M"]
     drift: Estimate | None
     rounding: float
     num_draws: int
+    names: tuple[str, ...]
     verdict: str = ""
     usable: bool = True
 
@@ -106,9 +109,12 @@ def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = 
     zero, gap, khat = distance(ratios)
     spread = float(np.ptp(ratios)) if zero == 0 else np.inf
     khat = 0.0 if not np.isfinite(khat) and spread <= max(ALIKE, 8 * rounding) else khat
-    (shift, stretch), moved = _moves(draws, ratios), drift(fit.trace.get("elbo"))
-    found = Judgement(bound(ratios), gap, khat, zero, *shift, *stretch, moved, rounding, count)
     variables = spec.model.free.variables
+    names, numbers = variables.names_of_coordinates, draws
+    if spec.model.log_density is not None and any(name.startswith("_") for name in names):
+        names, numbers = shown_numbers(spec.model.log_density, draws)
+    (shift, stretch), moved = _moves(numbers, ratios), drift(fit.trace.get("elbo"))
+    found = Judgement(bound(ratios), gap, khat, zero, *shift, *stretch, moved, rounding, count, tuple(names))
     found = found._replace(usable=not by_steps.unusable(found, variables))
     return found._replace(verdict=by_steps.verdict(found, fit.outcome, q, variables, len(fit.posterior) > 1))
 

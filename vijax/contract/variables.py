@@ -160,7 +160,12 @@ class Variables:
 
     def names_at(self, chosen: Bool[np.ndarray, " D"]) -> list[str]:
         """Names of variables with a chosen coordinate."""
-        return [name for name, part in zip(self._paths(), self._split(chosen), strict=True) if np.any(part)]
+        return list(dict.fromkeys(name for name, is_in in zip(self.names_of_coordinates, chosen, strict=True) if is_in))
+
+    @property
+    def names_of_coordinates(self) -> list[str]:
+        """The name of the variable of each coordinate."""
+        return [name for name, leaf in zip(self._paths(), self.leaves, strict=True) for _ in range(leaf.size)]
 
     def _paths(self) -> list[str]:
         """A name for each leaf: scale, or scale.first in a tree."""

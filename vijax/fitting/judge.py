@@ -12,14 +12,14 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.checks import require
 from vijax.contract.model import Model
-from vijax.fitting.loader import Loader
+from vijax.fitting.loader import ArrayLoader, Loader
 from vijax.fitting.status import FAILED
 from vijax.inference.estep import EStep
 from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
 from vijax.xla.precision import enable_x64
 
-AT_A_GLANCE = 1 << 20
+AT_A_GLANCE = 1 << 18
 """Rows times coordinates up to which `repr` judges too."""
 
 
@@ -65,9 +65,12 @@ class Judge:
 
 
 def num_rows(model: Model, loader: Loader) -> int:
-    """Groups of the data; for a density of all the data, rows of the largest array."""
+    """Rows of the data: groups, times the rows of a group where all of its arrays have as many; for a density of all
+    the data, rows of the largest array."""
     if not model.form.one_group:
-        return max(1, loader.num_groups)
+        shapes = [np.shape(x) for x in jax.tree.leaves(loader.data)] if isinstance(loader, ArrayLoader) else []
+        inside = {shape[1] if len(shape) > 1 else 1 for shape in shapes}
+        return max(1, loader.num_groups) * (max(inside) if len(shapes) > 1 and len(inside) == 1 else 1)
     batch = next(iter(loader.batches(0, 1)))
     return max(1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1)
 
