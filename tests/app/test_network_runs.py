@@ -19,6 +19,7 @@ from vijax.app.kinds.assemble import load_data, make_algorithm
 from vijax.app.page.pages import read_run
 from vijax.app.runs.restored import restore
 from vijax.app.settings.config import load_config
+from vijax.app.settings.units import units_of
 
 BITS = """
 [data]
@@ -58,7 +59,30 @@ batch_size = 30
 checkpoint_every_s = 0
 evaluate_every = 0
 """
-CONFIGS = {"vae": BITS, "svae": BENT}
+DOTS = """
+[data]
+path = "synthetic:dots"
+num_rows = 400
+group = "sequence"
+held_out = 0.25
+standardise = true
+
+[model]
+name = "dynamic_svae"
+latent_dim = 2
+num_states = 2
+test_draws = 5
+networks.hidden = [8]
+
+[algorithm]
+estep.num_sweeps = 2
+
+[fit]
+batch_size = 3
+checkpoint_every_s = 0
+evaluate_every = 0
+"""
+CONFIGS = {"vae": BITS, "svae": BENT, "dynamic_svae": DOTS}
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +133,44 @@ def test_a_structured_autoencoder_is_resumed_bit_for_bit_and_described(folder, t
     assert {"weights/concentration", "hyper/decoder/log_sd"} <= set(found)
     titles = [block.title for block in read_run(tmp_path / "run").shown]
     assert titles == ["Networks", "Components", "Reconstructions", "Clusters", "Is it any good?"]
+
+
+def test_an_autoencoder_of_sequences_is_resumed_bit_for_bit_described_and_continued(folder, tmp_path, capsys):
+    assert fit(folder, "dynamic_svae", tmp_path / "whole", 4) == 0
+    assert go_on(folder, tmp_path / "run", "dynamic_svae") == left(tmp_path / "whole")
+    shown = {block.title: block for block in read_run(tmp_path / "run").shown}
+    of_states = [
+        "States",
+        "Transitions",
+        "Dynamics",
+        "Path of sequence 0",
+        "Reconstructions",
+        "Forecasts of sequence 0",
+    ]
+    assert list(shown) == ["Networks", *of_states, "Likeliest paths", "Is it any good?"]
+    run = vi.load(tmp_path / "run")
+    found = run.transform()
+    table = load_data(run.config).train
+    assert found["path"].shape == (400, 2)
+    assert found["state"].dtype.kind == "i"
+    rows = {row[0]: row[1:] for row in shown["Reconstructions"].rows}
+    x = units_of(table).points(table.x)
+    trained = np.isin(np.array(found["sequence"], float), [*map(float, table.group_names)])
+    error = np.sqrt(np.mean((found["expected"][trained] - x) ** 2, axis=0))
+    np.testing.assert_allclose([rows[name] for name in table.columns], np.c_[x.std(0), error], rtol=1e-3)
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "run"), "--steps", "2", "--draws", "50"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 2 * 8
+    assert (
+        "nats per step (100 steps; a bound by 5"
+        in json.loads((tmp_path / "run" / "result.json").read_text())["score_text"]
+    )
+
+
+def test_one_law_of_motion_takes_one_sweep():
+    config = load_config("configs/dynamic_svae.toml", ["num_rows=100", "held_out=0"])
+    algorithm = make_algorithm(config, load_data(config))
+    assert algorithm.spec.estep.num_sweeps == 1
 
 
 def test_images_are_rebuilt_drawn_anew_and_shown(bits, capsys):

@@ -85,7 +85,7 @@ def test_a_table_in_its_own_units_is_replicated_and_keeps_its_names(run):
         (["--rows", "2", "--data", "x.csv"], ["--data and --rows do not go together"]),
         (
             ["--steps", "2"],
-            ["mixture has no order of time", "hmm, factorial_hmm, arhmm, slds, recurrent_slds and state_space"],
+            ["mixture has no order of time", "arhmm, slds, recurrent_slds, state_space and dynamic_svae"],
         ),
         (["--rows", "0"], ["--rows: expected 1 or more, got 0"]),
         (["--draws", "1"], ["--draws: expected 2 or more, got 1"]),

@@ -1,4 +1,5 @@
-"""Autoencoders on the command line: variational ones, and structured ones with a mixture between two networks."""
+"""Autoencoders on the command line: variational ones, structured ones with a mixture between two networks, and those of
+sequences, with linear dynamics, which may switch, between them."""
 
 from __future__ import annotations
 
@@ -11,15 +12,18 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax import models
+from vijax.app.catalogue import hmm, switching
 from vijax.app.kinds import networks
 from vijax.app.kinds.listing import Data, Found, Seen, Tell
 from vijax.app.kinds.networks import AmortisedAlgorithm, StructuredAlgorithm
+from vijax.app.kinds.tables import by_sequence
 from vijax.app.page import views
-from vijax.app.page.blocks import Block, Table
-from vijax.app.rows.by_row import checked, in_blocks, of_local
+from vijax.app.page.blocks import Block, Curves, Strips, Table
+from vijax.app.rows.by_row import RowScore, checked, in_blocks, in_blocks_of_sequences, of_local, sequences
+from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import setting
-from vijax.app.settings.units import units_of
+from vijax.app.settings.units import log_scales, units_of
 from vijax.arguments import POSITIVE, whole
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 
@@ -166,4 +170,112 @@ def structured_transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
 STRUCTURED = networks.network_model(
     StructuredSettings, StructuredAlgorithm, structured_describe, structured_build, structured_transform, "component"
+)
+
+
+# --- autoencoders of sequences ---------------------------------------------------------------------------------------
+DynamicSettings = model_section(
+    models.dynamic_svae,
+    "autoencoder of sequences: a linear dynamical system, which may switch, between two networks",
+    latent_dim=4,
+    **networks.own_settings(),
+)
+
+
+def dynamic_build(settings: Any, data: Data) -> Any:
+    """The model."""
+    networks.check_rows(settings, data)
+    encoder, decoder, observed = networks.networks(settings, len(data.names), potentials)
+    return built(settings, data, encoder=encoder, decoder=decoder, observed=observed)
+
+
+def dynamic_score(seen: Seen) -> RowScore:
+    """A tight bound on log p of each held-out sequence, per step, in the units of the data."""
+    table, draws = seen.data.test, seen.settings.test_draws
+    y, mask = networks.arrange_sequences(table, seen.settings)
+    bound = np.asarray(seen.model.bound(seen.fit, (y, mask), key=seen.key, num_samples=draws), np.float64)
+    scales = by_sequence(table, log_scales(table)) if networks.is_scaled(seen.settings) else 0.0
+    remarks = f"a bound by {draws} importance-weighted draws; {sequences(len(bound))}"
+    return RowScore.of(bound - scales, "step", remarks, mask.sum(axis=1))
+
+
+def dynamic_describe(seen: Seen) -> list[Block]:
+    """Networks; laws of motion; the path of the first sequence, what is made of it, and what follows."""
+    settings, several = seen.settings, seen.settings.num_states > 1
+    y, mask = networks.arrange_sequences(seen.data.train, settings)
+    local = seen.fit.locals((y, mask), key=seen.key)
+    paths = np.where(mask, np.asarray(hmm.likeliest_paths(local["z"])), -1)
+    axes = [f"path {q + 1}" for q in range(settings.latent_dim)]
+    rows = [*(f"{axis}, before" for axis in axes), "constant"]
+    states, transitions, dynamics = switching.motion_blocks(seen, axes, rows, paths, False)
+    alone = states._replace(title="Motion", header=["", *states.header[3:]], rows=[["", *states.rows[0][3:]]])
+    names = seen.data.train.group_names or ("all",)
+    shown = [
+        networks.size_table(seen),
+        *((states, transitions, dynamics) if several else (alone, dynamics)),
+        _path(f"Path of sequence {names[0]}", axes, local["x"], int(mask[0].sum())),
+        *_rebuilt_steps(seen, (y, mask), np.asarray(seen.model.decoded(seen.fit, local["x"].mean()), float)),
+    ]
+    if several:
+        number = hmm.MOST_SHOWN
+        shown.append(Strips("Likeliest paths", names[:number], paths[:number], "Viterbi; a colour a state."))
+    return shown
+
+
+def _path(title: str, axes: list[str], x: Any, steps: int) -> Curves:
+    """The smoothed path of the first sequence."""
+    stats = x.expected_stats()
+    mean, outer = (np.asarray(part, float)[0, :steps] for part in (stats.value, stats.outer))
+    sd = np.sqrt(np.maximum(np.diagonal(outer, axis1=1, axis2=2) - mean**2, 0.0))
+    note = "Smoothed, with two sds of what is believed; up to a linear map."
+    return Curves(title, "step", axes, np.arange(steps), mean.T, (mean - 2 * sd).T, (mean + 2 * sd).T, note)
+
+
+def _rebuilt_steps(seen: Seen, data: tuple[np.ndarray, np.ndarray], made: np.ndarray) -> list[Block]:
+    """The decoder's answers to smoothed paths, and what follows: images of the first sequence, or errors by column and
+    forecasts."""
+    y, mask = data
+    if seen.settings.image:
+        end = int(mask[0].sum())
+        steps, own = views.thinned(end, networks.NUM_SHOWN), (y[:1, :end], mask[:1, :end])
+        ahead = np.asarray(seen.fit.forecast(seen.key, 100, own, networks.NUM_SHOWN)).mean(0)[0]
+        pairs, note = [y[0, steps], made[0, steps]], "Of the first sequence, and what the decoder makes of its path."
+        return [
+            networks.images(seen, "Reconstructions", ["data", "rebuilt"], pairs, note),
+            networks.images(seen, "What follows", [""], [ahead], "Expected images of the next steps."),
+        ]
+    known = mask[..., None] & np.isfinite(y)
+    error = [float(np.sqrt(np.mean((made - y)[..., d][known[..., d]] ** 2))) for d in range(y.shape[2])]
+    spread = [float(np.std(y[..., d][known[..., d]])) for d in range(y.shape[2])]
+    units = units_of(seen.data.train).spread
+    rows = [[name, *row] for name, *row in zip(seen.data.names, units(spread), units(error), strict=True)]
+    note = "Root mean square difference of a step and what the decoder makes of the smoothed path."
+    return [
+        Table("Reconstructions", ["", "sd of the data", "error"], rows, note),
+        *forecasts(seen, data, networks.is_scaled(seen.settings)),
+    ]
+
+
+def dynamic_transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The expected columns of each step given the whole sequence, also where they are missing; the smoothed path, with
+    its standard deviations; of several laws of motion the likeliest, and the probabilities of all."""
+
+    def read(data: Any) -> Found:
+        local = seen.fit.locals(data, key=seen.key)
+        stats = local["x"].expected_stats()
+        mean = np.asarray(stats.value, float)
+        sd = np.sqrt(np.maximum(np.diagonal(np.asarray(stats.outer, float), axis1=-2, axis2=-1) - mean**2, 0.0))
+        found = {"expected": np.asarray(seen.model.decoded(seen.fit, mean)), "path": mean, "path_sd": sd}
+        if seen.settings.num_states > 1:
+            found |= {"state": np.asarray(hmm.likeliest_paths(local["z"])), "probability": np.asarray(local["z"].probs)}
+        return found
+
+    data = checked(seen, networks.arrange_sequences(table, seen.settings))
+    found = in_blocks_of_sequences(read, table, data, tell)
+    in_units = units_of(table).points if networks.is_scaled(seen.settings) else np.asarray
+    return found | {"expected": in_units(found["expected"])}
+
+
+DYNAMIC = networks.network_model_of_sequences(
+    DynamicSettings, StructuredAlgorithm, dynamic_describe, dynamic_build, dynamic_transform, dynamic_score
 )

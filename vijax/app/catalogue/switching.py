@@ -55,7 +55,9 @@ def moves_of(paths: np.ndarray, num_states: int) -> np.ndarray:
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
 
 
-def motion_blocks(seen: Seen, names: list[str], rows: list[str], paths: np.ndarray, scaled: bool) -> list[Block]:
+def motion_blocks(
+    seen: Seen, names: list[str], rows: list[str], paths: np.ndarray, scaled: bool
+) -> tuple[Table, Heat, Heat]:
     """Each state's share, duration, modes and noise; transitions; and the coefficients of its dynamics."""
     real = paths[paths >= 0]
     share = np.bincount(real, minlength=seen.settings.num_states) / max(len(real), 1)
@@ -77,11 +79,11 @@ def motion_blocks(seen: Seen, names: list[str], rows: list[str], paths: np.ndarr
     flat = coefficients.transpose(0, 2, 1).reshape(-1, coefficients.shape[1])
     of = [f"state {k}: {name}" for k in states for name in names]
     note = units.note("Of each column on the step before, and a constant.")
-    return [
+    return (
         Table("States", heading, table),
         Heat("Transitions", states, states, transition, hmm.STAYING, True),
         Heat("Dynamics", of, rows, flat, note),
-    ]
+    )
 
 
 def _mode(coefficients: np.ndarray) -> list[Any]:

@@ -14,10 +14,10 @@ from jaxtyping import Array
 
 from vijax import free_algorithms, models
 from vijax.app.kinds.listing import Data, Listing, Seen
-from vijax.app.kinds.tables import TABLES, values
+from vijax.app.kinds.tables import TABLES, padded_sequences, values
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Images, Scatter, Table
-from vijax.app.rows.by_row import RowScore, of_rows
+from vijax.app.rows.by_row import RowScore, of_rows, of_sequences
 from vijax.app.settings.options import chooser, chosen, section_class, setting_of, settings_in
 from vijax.app.settings.typed_toml import ConfigError, Entry, section, setting
 from vijax.app.settings.units import log_scales, units_of
@@ -136,8 +136,18 @@ def own_settings() -> dict[str, Any]:
 
 def arrange(table: Rows, settings: Any) -> np.ndarray:
     """Rows as the networks read them, (N, D); zeros and ones for Bernoulli entries."""
-    x, threshold = values(table), settings.observed.threshold
-    return x if threshold is None else (x > threshold).astype(x.dtype)
+    return _cut(values(table), settings)
+
+
+def arrange_sequences(table: Rows, settings: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The same of sequences, (y, mask), as `vijax.models.pad` makes them; steps with a missing entry stay so."""
+    y, mask = padded_sequences(table)
+    return _cut(y, settings), mask
+
+
+def _cut(x: np.ndarray, settings: Any) -> np.ndarray:
+    threshold = settings.observed.threshold
+    return x if threshold is None else np.where(np.isnan(x), x, x > threshold).astype(x.dtype)
 
 
 def check_rows(settings: Any, data: Data) -> None:
@@ -152,7 +162,7 @@ def check_rows(settings: Any, data: Data) -> None:
     if settings.observed.name != "bernoulli":
         return
     for x in (arrange(part, settings) for part in data.parts):
-        bad = np.argwhere((x != 0) & (x != 1))
+        bad = np.argwhere((x != 0) & (x != 1) & ~np.isnan(x))
         if len(bad):
             row, column = bad[0]
             raise ConfigError(
@@ -164,10 +174,16 @@ def check_rows(settings: Any, data: Data) -> None:
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
     """Raises a `ConfigError` on settings that do not go together; a target is allowed, and colours pictures."""
-    given, origin = config.data, entries["model.name"].origin
-    if given.group is not None:
+    if config.data.group is not None:
+        origin = entries["model.name"].origin
         raise ConfigError(f"{origin}: data.group: {config.model.name} reads rows one by one, not groups of them")
-    if given.hold_out == "entries":
+    check_of_sequences(config, entries)
+
+
+def check_of_sequences(config: Any, entries: Mapping[str, Entry]) -> None:
+    """The same, where rows are steps of sequences, the groups of the table."""
+    if config.data.hold_out == "entries":
+        origin = entries["model.name"].origin
         raise ConfigError(f'{origin}: data.hold_out: expected "rows" for {config.model.name}, which reads whole rows')
     if config.fit.restarts > 1:
         remedy = "runs from other starts differ in model.networks.seed"
@@ -196,6 +212,28 @@ def network_model(
         transform=transform,
         predicts=predicts,
         drawing=DRAWING,
+    )
+
+
+def network_model_of_sequences(
+    settings: Any, algorithm: Any, describe: Any, build: Any, transform: Any, score: Any
+) -> Listing:
+    """The same, of sequences."""
+    return Listing(
+        settings,
+        TABLES._replace(check=check_of_sequences),
+        algorithm,
+        describe,
+        arrange_sequences,
+        score,
+        build,
+        unit="sequence",
+        per="sequence",
+        wants_group=True,
+        missing=True,
+        transform=transform,
+        predicts="expected",
+        drawing=DRAWING_SEQUENCES,
     )
 
 
@@ -239,10 +277,18 @@ StructuredAlgorithm = _aevb("[algorithm] of `svae`.", GLOBALS_TOO, StructuredEst
 
 def algorithm(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
     """The algorithm that [algorithm] describes."""
-    return free_algorithms.aevb(model, learning_rate=config.learning_rate, estep=chosen(config.estep))
+    estep = chosen(config.estep)
+    if getattr(model.estep, "num_sweeps", None) == 1:  # locals that are not coupled need no more
+        estep = dataclasses.replace(estep, num_sweeps=1)
+    return free_algorithms.aevb(model, learning_rate=config.learning_rate, estep=estep)
 
 
-DRAWING = of_rows(arrange, lambda settings: settings.observed.name == "gaussian")
+def is_scaled(settings: Any) -> bool:
+    """True where draws are in units of standardised columns."""
+    return settings.observed.name == "gaussian"
+
+
+DRAWING, DRAWING_SEQUENCES = of_rows(arrange, is_scaled), of_sequences(arrange_sequences, is_scaled)
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
@@ -250,7 +296,7 @@ def score(seen: Seen) -> RowScore:
     """A tight bound on log p of each held-out row, in the units of the data."""
     draws = seen.settings.test_draws
     bound = seen.model.bound(seen.fit, arrange(seen.data.test, seen.settings), key=seen.key, num_samples=draws)
-    scales = log_scales(seen.data.test) if DRAWING.is_scaled(seen.settings) else 0.0
+    scales = log_scales(seen.data.test) if is_scaled(seen.settings) else 0.0
     return RowScore.of(np.asarray(bound) - scales, "row", f"a bound by {draws} importance-weighted draws")
 
 

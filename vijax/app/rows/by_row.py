@@ -95,17 +95,22 @@ def _targets(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: 
     return np.asarray(seen.fit.predictive(key, num_draws, design(table, seen.settings)))[..., None]
 
 
-def _steps(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
-    y, mask = checked(seen, padded_sequences(table))
-    draws = np.asarray(seen.fit.predictive(key, num_draws, (y, mask), groups=groups))[:, mask]
-    return draws[:, steps_of_rows(table)]
+def of_sequences(arrange: Any = padded_sequences, is_scaled: Any = lambda settings: True) -> Drawing:
+    """The same of models of sequences: all columns of each step."""
+
+    def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
+        y, mask = checked(seen, arrange(table, seen.settings))
+        draws = np.asarray(seen.fit.predictive(key, num_draws, (y, mask), groups=groups))[:, mask]
+        return draws[:, steps_of_rows(table)]
+
+    return Drawing(draw, of_steps=True, is_scaled=is_scaled)
 
 
 ROWS = of_rows()
 """For mixtures and factors: all columns."""
 TARGETS = Drawing(_targets, of_target=True)
 """For regressions: the target, given the columns."""
-SEQUENCES = Drawing(_steps, of_steps=True)
+SEQUENCES = of_sequences()
 """For models of sequences: all columns of each step."""
 
 
@@ -120,10 +125,10 @@ def new_rows(seen: Seen, key: PRNGKeyArray, num_draws: int, sizes: Any) -> tuple
 
 
 def rows_ahead(
-    seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, num_steps: int
+    seen: Seen, table: Any, data: Any, key: PRNGKeyArray, num_draws: int, num_steps: int
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """The next steps of each sequence, and the columns beside them."""
-    y, mask = checked(seen, padded_sequences(table))
+    """The next steps of each sequence of a table, which the model reads as `data`, and the columns beside them."""
+    y, mask = checked(seen, data)
     draws = np.asarray(seen.fit.forecast(key, num_draws, (y, mask), num_steps))
     steps = np.tile(np.arange(1, num_steps + 1), len(y))
     names = {} if table.groups is None else {table.group: np.repeat(np.array(table.group_names, object), num_steps)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from vijax.app.kinds.listing import Seen
@@ -16,11 +18,12 @@ MOST_SEQUENCES, MOST_COLUMNS = 12, 4
 """Sequences from which the longest is taken, and columns of it that are drawn."""
 
 
-def forecasts(seen: Seen) -> list[Block]:
-    """The next steps of the longest of the first sequences; none where they need inputs that are not known yet."""
+def forecasts(seen: Seen, data: Any = None, is_scaled: bool = True) -> list[Block]:
+    """The next steps of the longest of the first sequences; none where they need inputs that are not known yet. `data`
+    are the sequences as the model reads them, and `is_scaled` says whether in units of standardised columns."""
     if getattr(seen.settings, "num_inputs", 0):
         return []
-    y, mask = padded_sequences(seen.data.train)
+    y, mask = padded_sequences(seen.data.train) if data is None else data
     chosen = int(mask[:MOST_SEQUENCES].sum(axis=1).argmax())
     steps = int(mask[chosen].sum())
     own = y[chosen : chosen + 1, :steps], mask[chosen : chosen + 1, :steps]
@@ -28,10 +31,10 @@ def forecasts(seen: Seen) -> list[Block]:
     ends = np.quantile(draws, [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
     before = np.asarray(y[chosen, max(0, steps - PAST) : steps], float)
     unknown = np.full(before.shape, np.nan)
-    units = units_of(seen.data.train)
+    in_units = units_of(seen.data.train).points if is_scaled else np.asarray
     parts = [(before, draws.mean(0)), *((unknown, end) for end in ends)]
-    mean, low, high = (units.points(np.concatenate(part)).T[:MOST_COLUMNS] for part in parts)
+    mean, low, high = (in_units(np.concatenate(part)).T[:MOST_COLUMNS] for part in parts)
     name = (seen.data.train.group_names or ("all",))[chosen]
     x = np.arange(steps - len(before), steps + AHEAD)
-    note = f"The end of the sequence, then means of its next {AHEAD} steps, with {LEVEL:.0%} of what the model expects."
+    note = f"The last steps, then means of the next {AHEAD}, with {100 * LEVEL:.0f} % of what the model expects."
     return [Curves(f"Forecasts of sequence {name}", "step", seen.data.names[:MOST_COLUMNS], x, mean, low, high, note)]

@@ -101,7 +101,8 @@ def drawn_anew(seen: Seen, listing: Any, key: PRNGKeyArray, num_draws: int, size
 def drawn_ahead(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, num_steps: int) -> Draws:
     """Draws of the next steps of each sequence."""
     with rows_of(new.data):
-        ahead = rows_ahead(seen, new.data, key, num_draws, num_steps)
+        data = listing.arrange(new.data, seen.settings)
+        ahead = rows_ahead(seen, new.data, data, key, num_draws, num_steps)
     return _draws(seen, listing, *ahead, new.notes)
 
 
@@ -110,7 +111,7 @@ def check_of_steps(listing: Any) -> None:
     if listing.drawing is None or not listing.drawing.of_steps:
         raise ConfigError(
             f"{listing.name} has no order of time, so that nothing can be forecast. Forecasts are for hmm, "
-            "factorial_hmm, arhmm, slds, recurrent_slds and state_space"
+            "hdp_hmm, factorial_hmm, arhmm, slds, recurrent_slds, state_space and dynamic_svae"
         )
 
 

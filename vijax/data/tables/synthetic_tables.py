@@ -212,6 +212,16 @@ def bent(rng: np.random.Generator, num_rows: int) -> Columns:
     return _columns(np.c_[u, 2 * np.sin(1.2 * u)] + 0.1 * rng.normal(size=(num_rows, 2)))
 
 
+def dots(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Sequences of 50 images of 20 pixels: a dot that goes to and fro at constant speed, noise 0.05 (Johnson et al.
+    2016)."""
+    sequence, step = np.arange(num_rows) // 50, np.arange(num_rows) % 50
+    phase = rng.uniform(0, 2, sequence.max() + 1)[sequence] + 0.1 * step
+    place = 0.15 + 0.7 * np.abs(phase % 2 - 1)
+    images = np.exp(-0.5 * ((np.linspace(0, 1, 20) - place[:, None]) / 0.08) ** 2)
+    return _columns(images + 0.05 * rng.normal(size=images.shape), "pixel") | {"sequence": sequence.astype(float)}
+
+
 def links(rng: np.random.Generator, num_rows: int) -> Columns:
     """Edges of a graph of three circles of friends and a fourth group, whose members know people of all circles and
     hardly each other."""
@@ -250,6 +260,7 @@ GENERATORS: dict[str, Generator] = {
         rings: 300,
         rate: 150,
         bent: 600,
+        dots: 5000,
         links: 400,
     }.items()
 }
