@@ -13,7 +13,7 @@ from vijax.automatic import target as target_module
 from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.many_groups import by_passes, fit_all, sample_of
 from vijax.automatic.report import Ended
-from vijax.automatic.target import MANY_GROUPS, Target
+from vijax.automatic.target import MANY_ROWS, Target
 from vijax.xla.compiler import training_jit
 
 KEY = jax.random.key(0)
@@ -38,7 +38,7 @@ def logistic(size, dim=3, seed=0):
     return model, {"x": x, "y": y}, mode, hessian
 
 
-@pytest.mark.parametrize(("size", "blocks", "dear"), [(MANY_GROUPS + 123, 24, False), (MANY_GROUPS, 25, True)])
+@pytest.mark.parametrize(("size", "blocks", "dear"), [(MANY_ROWS + 123, 24, False), (MANY_ROWS, 25, True)])
 def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding(size, blocks, dear, monkeypatch):
     """With a rest, and without; gradients with fusion emitters, as of more blocks, and without."""
     emitted: list = []
@@ -64,7 +64,26 @@ def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding(size, blo
 
 def test_many_groups_take_few_gradients_and_no_mode_is_seen_twice():
     """The mode of a sample is some deviations from that of all groups: once it counted as another mode."""
-    model, data, mode, hessian = logistic(MANY_GROUPS + 123)
+    model, data, mode, hessian = logistic(MANY_ROWS + 123)
+    check_many(model, data, mode, hessian)
+
+
+def test_groups_of_many_rows_are_many_too():
+    """The same rows, 40 to a group: what counts is what a gradient costs."""
+    _, data, mode, hessian = logistic(MANY_ROWS)
+
+    def log_lik(v, rows):
+        logit = rows["x"] @ v["w"]
+        return jnp.sum(rows["y"] * logit - jnp.logaddexp(0.0, logit))
+
+    model = vi.density({"w": vi.free(3)}, log_prior=lambda v: norm.logpdf(v["w"], 0, 2.0).sum(), log_lik=log_lik)
+    grouped = {name: x.reshape(-1, 40, *x.shape[1:]) for name, x in data.items()}
+    assert len(sample_of(grouped, 3, 0).data["y"]) == 60  # 20 a variable
+    assert len(sample_of(grouped, 1, 0).data["y"]) == 50  # 2,000 rows
+    check_many(model, grouped, mode, hessian)
+
+
+def check_many(model, data, mode, hessian):
     fit = vi.auto(model, data, key=KEY)
     assert fit.report.num_gradients < 800, fit.report.num_gradients
     assert [one.num_starts for one in fit.modes] == [16]
@@ -80,10 +99,10 @@ def test_many_groups_take_few_gradients_and_no_mode_is_seen_twice():
 
 def test_starts_are_looked_at_together_and_no_label_is_looked_for_in_vain(monkeypatch):
     """All ways from the starts to the first mode are one call. Entries of one variable of 13 are no labels."""
-    model, data, *_ = logistic(MANY_GROUPS, dim=13)
+    model, data, *_ = logistic(MANY_ROWS, dim=13)
     asked: list[int] = []
     values = Target.values
-    count = lambda self, x: asked.append(len(x)) if self.num_groups == MANY_GROUPS else None
+    count = lambda self, x: asked.append(len(x)) if self.num_groups == MANY_ROWS else None
     monkeypatch.setattr(Target, "values", lambda self, x: (count(self, x), values(self, x))[1])
     vi.auto(model, data, key=KEY)
     starts, ways, bound = 1 + many_groups.DRAWS, many_groups.DRAWS * len(many_groups.BETWEEN), 32
@@ -95,7 +114,7 @@ def test_two_modes_of_many_groups_are_both_found(slope):
     """The sign of w is not known: q describes one of two equal modes. By the smaller slope a sample does not tell them
     apart."""
     rng = np.random.default_rng(3)
-    x = rng.normal(size=MANY_GROUPS).astype(np.float32)
+    x = rng.normal(size=MANY_ROWS).astype(np.float32)
     y = (slope * x + rng.normal(size=len(x))).astype(np.float32)
     fit = vi.auto(SQUARE, (x, y), key=KEY)
     assert fit.report.others.others == 1
@@ -113,7 +132,7 @@ SQUARE = vi.density(
 
 def test_minibatches_follow_where_draws_at_once_do_not_settle(monkeypatch):
     monkeypatch.setattr(many_groups, "AT_ONCE_LIMIT", 0)
-    model, data, mode, hessian = logistic(MANY_GROUPS + 123)
+    model, data, mode, hessian = logistic(MANY_ROWS + 123)
     fit = vi.auto(model, data, key=KEY)
     assert "limit of" not in fit.verdict
     assert len(fit.trace["elbo"]) > 1000  # steps of minibatches

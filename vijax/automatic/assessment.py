@@ -40,12 +40,12 @@ from vijax.xla.compiler import kept, quick_jit
 Q = Gaussian | Mixture
 
 CHECKS, FEW_CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 64, 8192, 8
-"""Fresh draws on which a fit is judged: at first; at first where groups are many, and no more of them if the importance
+"""Fresh draws on which a fit is judged: at first; at first where rows are many, and no more of them if the importance
 weights are alike; at most. And the independent scrambles of a Sobol sequence that they are made of."""
 SURE = 0.01
 """There are more draws where the standard error of the bound is above so many nats, if more can bring it near."""
 WORTH = 0.01  # nats that a mixture must gain at least to be kept
-DEAR = 50_000  # groups from which on moments are judged by the draws of q alone
+DEAR = 50_000  # rows from which on moments are judged by the draws of q alone
 RIVAL = 5.0  # nats below the best bound within which another mode holds a share of the posterior
 LOST, WIDE = 100.0, 1e9
 """A log density above zero that is rounded to more nats than `LOST`, and one along which a standard deviation is above
@@ -63,7 +63,7 @@ def assessed(
     away = rivals(q, searched, target)
     off = None
     if zero <= RARE and q.ended is not Ended.UNBOUNDED:
-        wider = WIDER if target.num_groups < DEAR else 0
+        wider = WIDER if target.num_rows < DEAR else 0
         found = weighed(target.values, q, draws, ratios + log_q, log_q, [seed, 9], wider)
         off = _off(_of_part(found, draws, searched, away, target.variables), model.log_density)
         if off is not None and len(draws) < CHECKS:  # so few because their weights are alike: these have no tail
@@ -107,7 +107,7 @@ def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
 def _checked(target: Target, q: Q, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Returns draws that the fit has not seen, log p - log q there, and log q: as many as a sure bound takes. And the
     rounding of log p, in nats."""
-    count = CHECKS if target.num_groups < DEAR else FEW_CHECKS
+    count = CHECKS if target.num_rows < DEAR else FEW_CHECKS
     while True:
         parts = [q.drawn(count // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
         draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))

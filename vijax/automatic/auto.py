@@ -20,7 +20,7 @@ from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
 from vijax.automatic.report import Ended, Report, as_fit, as_mixture
-from vijax.automatic.target import MANY_GROUPS, Target
+from vijax.automatic.target import MANY_ROWS, Target
 from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, stage_of
 from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
 from vijax.checks import check_key, require, require_integers
@@ -35,6 +35,7 @@ from vijax.xla import keys
 
 MOST_FULL = 300  # dimensions up to which a full covariance is fitted
 BATCH_OF_MANY = 500  # groups of a minibatch, where it is not given
+FEWEST_GROUPS = 1_000  # groups of which a sample tells where all of them lead, at least
 NUM_STARTS, MAX_DRAWS = 16, 2048  # defaults of a log density
 FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
@@ -82,7 +83,7 @@ def auto(
         or 40 a variable of a full covariance where that is more. Where a mixture stops at this limit, `fit.verdict`
         says by how many nats its bound still rose in a thousand gradients.
       batch_size: groups at a step for a density with a `log_lik` of groups: passes over all of them begin at the mode,
-        which is found from a fit to a sample on. None takes all groups at once. From 50,000 groups on it begins at that
+        which is found from a fit to a sample on. None takes all groups at once. From 50,000 rows on it begins at that
         mode too, and takes 500 groups at a step where 16 sets of draws are not enough.
       richer: whether to fit a mixture of normals to a log density too, which describes more than one normal can. True
         does so with the gradients that one normal has left; False never does. None does so where the normal is 0.05
@@ -125,7 +126,7 @@ def auto(
     num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
     target, seed = Target.of(model, data), keys.seed(key)
     budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
-    size = _batch_size(density, batch_size, target.num_groups, target.dim)
+    size = _batch_size(target, density, batch_size)
     _check_richer(richer, target.dim, size)
     check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
     with interrupt_flag() as asked:
@@ -173,15 +174,17 @@ REMEDIES = {
 }
 
 
-def _batch_size(density: LogDensity, asked: int | None, num_groups: int, dim: int) -> int | None:
+def _batch_size(target: Target, density: LogDensity, asked: int | None) -> int | None:
     """Returns the groups at a step; None where all of them are taken."""
+    num_groups, dim = target.num_groups, target.dim
     if asked is not None:
         require(density.has_groups, "batch_size", "none: the density is a whole", asked)
         require_integers(batch_size=asked)
         require(asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked)
         require(dim <= MOST_FULL, "batch_size", f"none beyond {MOST_FULL} variables", asked, "Use vijax.advi.")
         return asked
-    return BATCH_OF_MANY if num_groups >= MANY_GROUPS and dim <= MOST_FULL else None
+    is_large = density.has_groups and target.num_rows >= MANY_ROWS and num_groups >= FEWEST_GROUPS
+    return min(BATCH_OF_MANY, num_groups) if is_large and dim <= MOST_FULL else None
 
 
 def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None:

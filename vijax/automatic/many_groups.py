@@ -30,6 +30,7 @@ from vijax.automatic.modes import ARRIVED, BETWEEN, DIP, MOST_JUDGED, Found, wit
 from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, Sitting
+from vijax.contract.batch import rows_in
 from vijax.contract.model import Model
 from vijax.families import MultivariateNormal
 from vijax.fitting.fit import Progress, fit
@@ -40,7 +41,7 @@ from vijax.inference.guides import Z
 from vijax.models.energies.density import with_guide
 from vijax.xla import keys
 
-SAMPLE, PER_VARIABLE = 2_000, 20  # groups of the sample: at least so many, and so many a variable
+SAMPLE, PER_VARIABLE = 2_000, 20  # rows of the sample, and groups a variable: at least so many
 MOST_CLIMB = 100  # largest number of steps of a search on all groups
 DRAWS, WIDER = 4, 2.0  # draws of the fit to the sample where searches begin too, and how many times as far out
 AT_ONCE_LIMIT = 16  # sets of draws of all groups at once, after which minibatches follow
@@ -56,7 +57,7 @@ class Sample(NamedTuple):
 def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
     """Returns random groups to begin with."""
     total = int(np.shape(jax.tree.leaves(data)[0])[0])
-    size = min(total, max(SAMPLE, PER_VARIABLE * dim))
+    size = min(total, max(SAMPLE * total // rows_in(data), PER_VARIABLE * dim))
     rows = np.sort(np.random.default_rng([seed, 3]).permutation(total)[:size])
     return Sample(jax.tree.map(lambda x: np.asarray(x)[rows], data), total / size)
 

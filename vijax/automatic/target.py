@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from vijax.contract.batch import rows_in
 from vijax.contract.model import Model
 from vijax.fitting.loader import all_groups
 from vijax.models.energies.density import LogDensity
@@ -23,7 +24,7 @@ from vijax.tree import on_device
 from vijax.xla.compiler import kept, step_jit, training_jit
 
 AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
-MANY_GROUPS, BLOCK = 50_000, 2048  # groups from which on they are evaluated in blocks; and groups of a block, about
+MANY_ROWS, BLOCK = 50_000, 2048  # rows from which on groups are evaluated in blocks; and rows of a block, about
 DEAR_BLOCKS = 100  # blocks from which on fusion emitters, which halve the time of gradients, are worth compiling
 
 
@@ -42,8 +43,7 @@ class Target:
         self.groups = jax.tree.map(on_device, data)  # the data, groups leading
         self._model, self._given = model, given
         self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given
-        is_large = model.has_groups and self.num_groups >= MANY_GROUPS
-        self._blocks = _blocks_of(self.num_groups) if is_large else 1
+        self._blocks = _blocks_of(self.num_groups, self.num_rows) if self.num_rows >= MANY_ROWS else 1
         self.epsilon /= self._blocks**0.5  # their errors are independent
 
     @classmethod
@@ -56,6 +56,11 @@ class Target:
     def num_groups(self) -> int:
         """The number of groups, N."""
         return int(np.shape(jax.tree.leaves(self.groups)[0])[0])
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of all groups; 1 of a density of all the data at once."""
+        return rows_in(self.groups) if self._model.has_groups else self.num_groups
 
     def slopes(
         self, x: Float[np.ndarray, "points D"]
@@ -145,10 +150,10 @@ def _at_points(ask: Callable, of: weakref.ref[OfFree], blocks: int) -> Callable[
     return asked if blocks == 1 else asked_in_blocks
 
 
-def _blocks_of(groups: int) -> int:
+def _blocks_of(groups: int, rows: int) -> int:
     """The number of blocks. Where blocks of one length can hold all groups, no rest has to be compiled."""
-    about = groups // BLOCK
-    even = [n for n in range(about // 2 + 1, 2 * about) if groups % n == 0]
+    about = min(rows // BLOCK, groups)
+    even = [n for n in range(about // 2 + 1, min(2 * about, groups + 1)) if groups % n == 0]
     return min(even, key=lambda n: abs(n - about), default=about)
 
 

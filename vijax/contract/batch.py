@@ -67,6 +67,19 @@ def one_group(data: PyTree) -> PyTree:
     return jax.tree.map(first, 0.0 if data is None else data)
 
 
+def rows_in(data: PyTree) -> int:
+    """The number of rows of data with groups leading. Groups have rows where all arrays have as many next, and some of
+    them columns after these; else a group is a row.
+
+    >>> rows_in({"x": np.zeros((10, 30, 2)), "y": np.zeros((10, 30))}), rows_in((np.zeros((10, 30)), np.zeros(10)))
+    (300, 10)
+    """
+    shapes = [np.shape(x) for x in jax.tree.leaves(data)]
+    inside = {shape[1:2] for shape in shapes}
+    has_columns = any(len(shape) > 2 for shape in shapes)
+    return shapes[0][0] * (shapes[0][1] if len(shapes) > 1 and has_columns and len(inside) == 1 else 1)
+
+
 def is_whole(batch: Minibatch) -> bool:
     """True where a batch is known to hold all N groups; where N or weights are traced they are not known."""
     if batch.num_groups is None:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.checks import require
+from vijax.contract.batch import rows_in
 from vijax.contract.model import Model
 from vijax.fitting.loader import ArrayLoader, Loader
 from vijax.fitting.status import FAILED
@@ -65,12 +66,9 @@ class Judge:
 
 
 def num_rows(model: Model, loader: Loader) -> int:
-    """Rows of the data: groups, times the rows of a group where all of its arrays have as many; for a density of all
-    the data, rows of the largest array."""
+    """Rows of the data (`vijax.contract.batch.rows_in`); for a density of all the data, those of the largest array."""
     if not model.form.one_group:
-        shapes = [np.shape(x) for x in jax.tree.leaves(loader.data)] if isinstance(loader, ArrayLoader) else []
-        inside = {shape[1] if len(shape) > 1 else 1 for shape in shapes}
-        return max(1, loader.num_groups) * (max(inside) if len(shapes) > 1 and len(inside) == 1 else 1)
+        return max(1, rows_in(loader.data) if isinstance(loader, ArrayLoader) else loader.num_groups)
     batch = next(iter(loader.batches(0, 1)))
     return max(1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1)
 
