@@ -1,9 +1,8 @@
 """Integrals over the effects of several factors at once, crossed or nested, by Laplace's approximation.
 
 With v ~ N(0, I) the effects of all groups and eta = a + Z v, the integrand has the curvature H = I + Z' W Z at its
-mode, W minus the second derivatives of the log likelihood by row (C x C of a row with C predictors). For a normal law
-this is exact. The groups of the factor with the most effects have blocks of their own in H, which are eliminated first;
-what is left is dense,
+mode, W minus the second derivatives of the log likelihood by row (C x C of a row with C predictors). The groups of the
+factor with the most effects have blocks of their own in H, which are eliminated first; what is left is dense,
 
     H = [A C; C' D],   S = D - C' A^-1 C,   log det H = log det A + log det S       (Bates et al. 2015, section 3).
 """
@@ -66,15 +65,11 @@ class Columns(NamedTuple):
         weighted, d = weighted_by(w, self.first), self.first.shape[2]
         times = lambda x, y: jnp.sum(x[..., None] * y[:, :, None], 1)
         own = jnp.zeros((groups, d, d), w.dtype).at[self.group].add(times(weighted, self.first))
-        blocks = jax.vmap(cholesky)(own + jnp.eye(d, dtype=w.dtype)[None])
         across = jnp.zeros((groups, rest, d), w.dtype)
         across = across.at[self.group[:, None], self.places].add(times(self.others, weighted))
-        across = jax.vmap(lambda factor, rows: jax.vmap(lambda x: forward(factor, x))(rows))(blocks, across)
         pairs = times(weighted_by(w, self.others), self.others)
-        dense = jnp.eye(rest, dtype=w.dtype)
-        dense = dense.at[self.places[:, :, None], self.places[:, None]].add(pairs)
-        flat = jnp.moveaxis(across, 1, 2).reshape(-1, rest)
-        return Curvature(blocks, across, jnp.linalg.cholesky(dense - flat.T @ flat))
+        dense = jnp.zeros((rest, rest), w.dtype).at[self.places[:, :, None], self.places[:, None]].add(pairs)
+        return factored(own, across, dense)
 
 
 class Effects(NamedTuple):
@@ -109,6 +104,14 @@ class Curvature(NamedTuple):
         return jnp.sum(jnp.log(diagonals)) + jnp.sum(jnp.log(jnp.diagonal(self.rest)))
 
 
+def factored(own: Float[Array, "J d d"], across: Float[Array, "J R d"], rest: Float[Array, "R R"]) -> Curvature:
+    """The triangular factor of I + [own across; across' rest]."""
+    blocks = jax.vmap(cholesky)(own + jnp.eye(own.shape[1], dtype=own.dtype)[None])
+    across = jax.vmap(lambda factor, rows: jax.vmap(lambda x: forward(factor, x))(rows))(blocks, across)
+    flat = jnp.moveaxis(across, 1, 2).reshape(-1, len(rest))
+    return Curvature(blocks, across, jnp.linalg.cholesky(jnp.eye(len(rest), dtype=rest.dtype) + rest - flat.T @ flat))
+
+
 def by_laplace(log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns) -> Float[Array, ""]:
     """The log of the integral, for all rows together."""
     v, curvature = mode_of(log_lik, parameters, a, z)
@@ -119,9 +122,13 @@ def by_laplace(log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Co
 def drawn(log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns, key: PRNGKeyArray) -> Effects:
     """Effects drawn about their mode."""
     v, curvature = mode_of(log_lik, parameters, a, z)
+    return _plus(v, curvature.backward(noise_of(key, v)))
+
+
+def noise_of(key: PRNGKeyArray, like: Effects) -> Effects:
+    """Draws of N(0, 1) in the place of all effects."""
     keys = jax.random.split(key)
-    noise = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, v, strict=True)]
-    return _plus(v, curvature.backward(Effects(*noise)))
+    return Effects(*(jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, like, strict=True)))
 
 
 def mode_of(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Effects, Curvature]:

@@ -3,9 +3,9 @@
     eta = offset + X beta + Z u,   u_j ~ N(0, D C C' D)   (D standard deviations, C C' correlations),   y ~ p(y | eta)
 
 The effects u are integrated out: group by group where there is one factor (`vijax.models.formulas.integrals`), else
-all together (`vijax.models.formulas.crossed`). What is left is a density of a few numbers, in which no spread is tied
-to its effects: mean field of effects and spreads together is too narrow. The numbers are in units in which the data are
-of size one: beta = location + unit T b, where T' X' X T is about N I.
+all together (`vijax.models.formulas.crossed`; of a normal law `crossed_normal`). What is left is a density of a few
+numbers, in which no spread is tied to its effects: mean field of effects and spreads together is too narrow. The
+numbers are in units in which the data are of size one: beta = location + unit T b, where T' X' X T is about N I.
 
 Of categories with a base, eta has a column for each other one: X enters as X (x) I, and so do Z and T. The effects of
 one predictor are independent of those of another, as in Bambi.
@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.contract.variables import free
-from vijax.models.formulas import crossed, integrals
+from vijax.models.formulas import crossed, crossed_normal, integrals
 from vijax.models.formulas.formula import Design, at_level
 from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
 from vijax.models.formulas.priors import Prior, log_prob
@@ -133,7 +133,8 @@ class Form:
 
     def turned(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
         """b."""
-        return jnp.stack([values[COEFFICIENTS + label] for label in self.labels])
+        each = [values[COEFFICIENTS + label] for label in self.labels]
+        return jnp.stack(each) if each else jnp.zeros(0)
 
     def aux(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the law beside eta, in units of size one."""
@@ -221,6 +222,8 @@ class Form:
 
     def log_lik(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, ""]:
         """Log likelihood of a group, its effects integrated out; of all rows where there are several factors."""
+        if self.is_summed:
+            return crossed_normal.log_integral(rows, self.turned(values), self.scales(values))
         a, aux = self.eta(values, rows), self.aux(values)
         if len(self.effects) > 1:
             return crossed.by_laplace(self.of_rows, (aux, rows), a, self.all_columns(values, rows))
@@ -228,6 +231,16 @@ class Form:
         if "count" in rows:
             return integrals.of_normal(rows["y"] - a, b, aux["sigma"], rows["count"])
         return integrals.by_quadrature(self.of_rows, (aux, rows), a, b, self.nodes)
+
+    @property
+    def is_summed(self) -> bool:
+        """True where rows are read as sums over them (`vijax.models.formulas.crossed_normal`)."""
+        return self.law == "gaussian" and len(self.effects) > 1
+
+    def scales(self, values: Mapping[str, Any]) -> crossed_normal.Scales:
+        """The sizes of effects and errors, in units of size one."""
+        factors = [self.factor(values, i) for i in range(len(self.effects))]
+        return crossed_normal.Scales(factors, tuple(own.groups for own in self.effects), self.aux(values)["sigma"])
 
     def columns(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, "n *C d"]:
         """Columns of the effects v ~ N(0, I) of one factor."""
@@ -252,8 +265,7 @@ class Form:
             v = [jax.vmap(lambda rows, key: self._effects_of_group(values, rows, key))(rows, keys)]
         else:
             whole = {name: x[0] for name, x in rows.items()}
-            a, z = self.eta(values, whole), self.all_columns(values, whole)
-            first, others = crossed.drawn(self.of_rows, (self.aux(values), whole), a, z, key)
+            first, others = self._drawn_together(values, whole, key)
             shapes = [(own.groups, len(own.labels)) for own in self.effects[1:]]
             ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
             v = [first, *(x.reshape(shape) for x, shape in zip(jnp.split(others, ends), shapes, strict=True))]
@@ -261,6 +273,12 @@ class Form:
             self.units.size / jnp.asarray(own.sizes, x.dtype)[None] for own, x in zip(self.effects, v, strict=True)
         ]
         return [size * (x @ self.factor(values, i).T) for i, (size, x) in enumerate(zip(sizes, v, strict=True))]
+
+    def _drawn_together(self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any) -> crossed.Effects:
+        if self.is_summed:
+            return crossed_normal.drawn(rows, self.turned(values), self.scales(values), key)
+        a, z = self.eta(values, rows), self.all_columns(values, rows)
+        return crossed.drawn(self.of_rows, (self.aux(values), rows), a, z, key)
 
     def _effects_of_group(self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any) -> Float[Array, " d"]:
         a, b, aux = self.eta(values, rows), self.columns(values, rows), self.aux(values)

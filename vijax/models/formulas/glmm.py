@@ -19,6 +19,7 @@ from vijax.contract.variables import Z
 from vijax.models.energies.density import density
 from vijax.models.formulas import coefficients
 from vijax.models.formulas import formula as formulas
+from vijax.models.formulas.crossed_normal import sums_of
 from vijax.models.formulas.form import Form, form_of
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.priors import Prior, changed, weak
@@ -385,7 +386,7 @@ def glmm(
     )
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     rows = _rows(design, law, form, weights)
-    data = _data(rows, law, len(design.factors))
+    data = _data(rows, law, [len(factor.levels) for factor in design.factors])
     parts["form"] = dataclasses.replace(made.form, given=data)
     found = Glmm(**parts, design=design, priors=known, data=data, density_form=form, weights=weights)
     own = answers(responses(form, design, rows, data), predict=found.predict, beside=found.group_effects)
@@ -516,13 +517,14 @@ def _rows(design: formulas.Design, law: Law, form: Form, weights: np.ndarray) ->
     return rows | {f"group{i}": groups for i, groups in enumerate(design.rows.groups)}
 
 
-def _data(rows: dict[str, np.ndarray], law: Law, num_factors: int) -> dict[str, np.ndarray]:
-    """Rows by group, padded with rows of weight zero; of a normal law the triangular factors of the groups' rows."""
-    if num_factors > 1:
-        return {name: values[None] for name, values in rows.items()}
+def _data(rows: dict[str, np.ndarray], law: Law, counts: Sequence[int]) -> dict[str, np.ndarray]:
+    """Rows by group, padded with rows of weight zero; of a normal law the triangular factors of the groups' rows. Of
+    several factors, with these numbers of groups, all rows as one group, or sums over them."""
     normal = law.name == "gaussian"
+    if len(counts) > 1:
+        return {name: values[None] for name, values in (sums_of(rows, counts) if normal else rows).items()}
     size = len(rows["y"])
-    groups = rows["group0"] if num_factors else np.zeros(size, int) if normal else np.arange(size)
+    groups = rows["group0"] if counts else np.zeros(size, int) if normal else np.arange(size)
     left_out = ("group0", "trials", "offset") if normal else ("group0",)
     padded = _by_group({name: values for name, values in rows.items() if name not in left_out}, groups)
     return _factors(padded) if normal else padded
