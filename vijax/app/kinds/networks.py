@@ -156,8 +156,8 @@ def check_rows(settings: Any, data: Data) -> None:
     if image and int(np.prod(image)) != num_columns:
         raise ConfigError(
             f"model.image: expected height and width of {num_columns} columns in all, got {list(image)}, which are "
-            f"{int(np.prod(image))}; choose the columns of the image with data.columns, or name one that is no part of "
-            "it as data.target"
+            f"{int(np.prod(image))}; choose the columns of the image with data.columns, name one that is no part of it "
+            'as data.target, or say that rows are no images: --set "model.image=[]"'
         )
     if settings.observed.name != "bernoulli":
         return
