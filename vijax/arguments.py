@@ -141,9 +141,20 @@ def _check_choice(name: str, value: Any, argument: Argument) -> None:
     if (isinstance(value, str | int) and value in known) or (others and not isinstance(value, str)):
         return
     function = ", or a function" if any(get_origin(one) is Callable for one in others) else ""
-    close = difflib.get_close_matches(str(value), [*map(str, known)], n=1)
+    close = [SYNONYMS[str(value)]] if SYNONYMS.get(str(value)) in known else _close(str(value), [*map(str, known)])
     remedy = f'Did you mean "{close[0]}"?' if close else ""
     require(False, name, said_choices(known) + function, repr(value), remedy)
+
+
+SYNONYMS = {
+    "normal": "gaussian",
+    "student": "t",
+    "student_t": "t",
+    "logistic": "bernoulli",
+    "multinomial": "categorical",
+}
+"""Names that others give to choices."""
+_close = functools.partial(difflib.get_close_matches, n=1)
 
 
 def said_choices(choices: tuple) -> str:

@@ -98,6 +98,7 @@ def test_columns_of_one_name_and_dates_are_named():
         ("one ~ x + 1", {"family": "categorical", "priors": {"x": ("normal", 0, 1)}}, r"'x\[b\]'"),
         ("y", {}, "response ~ terms"),
         ("y ~ x + (1 | g) + (x | g)", {}, "each effect of g once"),
+        ("y ~ x", {"family": "normal"}, 'Did you mean "gaussian"?'),
         ("y ~ x", {"family": "poisson"}, 'counts 0, 1, 2, ... for "poisson"'),
         ("h ~ x", {"family": "bernoulli"}, "two categories"),
         ("p(count, count) ~ x", {"family": "poisson"}, '"binomial" for successes'),
