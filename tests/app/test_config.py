@@ -88,7 +88,7 @@ def test_overrides_win_and_may_drop_sections_and_quotes(tmp_path):
         ("[model]\nname = 3\n", ["line 2", "model.name", '"lda"', "got 3"]),
         (
             "[model]\nnum_states = 3\n",
-            ["line 2", "model.num_states", "but of arhmm, factorial_hmm, hdp_hmm, hmm"],
+            ["line 2", "model.num_states", "but of arhmm, dynamic_svae, factorial_hmm, hdp_hmm, hmm"],
         ),
         ("[model]\nname = 'hmm'\nnum_topics = 3\n", ["line 3", "model.num_topics", '"hmm"', "but of ctm, hdp, lda"]),
         ("[model]\nname = 'mixture'\nnum_component = 3\n", ["line 3", "did you mean model.num_components?"]),
