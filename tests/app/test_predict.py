@@ -129,7 +129,7 @@ def test_sequences_are_forecast_in_the_units_of_the_data(tmp_path, capsys):
     assert "Forecasts of sequence b" in capsys.readouterr().out
     _, drawn = next(exports.tables(b for b in read_run(folder).shown if isinstance(b, Curves)))
     shown = rows_of(drawn)
-    assert [row["step"] for row in shown] == [str(step) for step in range(1, 81)]  # 60 of its 61 steps, 20 ahead
+    assert [float(row["step"]) for row in shown] == [*range(1, 81)]  # 60 of its 61 steps, 20 ahead
     height = np.array([float(row["value"]) for row in shown])
     np.testing.assert_allclose(height[:60], columns["height"][-60:], rtol=1e-4)
     np.testing.assert_allclose(height[60:62], [300, 100], atol=40)
