@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax import models
-from vijax.app.catalogue import hmm, switching
+from vijax.app.catalogue import hmm, state_space, switching
 from vijax.app.kinds import networks
 from vijax.app.kinds.listing import Data, Found, Seen, Tell
 from vijax.app.kinds.networks import AmortisedAlgorithm, StructuredAlgorithm
@@ -224,9 +224,8 @@ def dynamic_describe(seen: Seen) -> list[Block]:
 
 def _path(title: str, axes: list[str], x: Any, steps: int) -> Curves:
     """The smoothed path of the first sequence."""
-    stats = x.expected_stats()
-    mean, outer = (np.asarray(part, float)[0, :steps] for part in (stats.value, stats.outer))
-    sd = np.sqrt(np.maximum(np.diagonal(outer, axis1=1, axis2=2) - mean**2, 0.0))
+    mean, cov = (part[0, :steps] for part in state_space.moments(x))
+    sd = state_space.deviations(cov)
     note = "Smoothed, with two sds of what is believed; up to a linear map."
     return Curves(title, "step", axes, np.arange(steps), mean.T, (mean - 2 * sd).T, (mean + 2 * sd).T, note)
 
@@ -262,10 +261,9 @@ def dynamic_transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
     def read(data: Any) -> Found:
         local = seen.fit.locals(data, key=seen.key)
-        stats = local["x"].expected_stats()
-        mean = np.asarray(stats.value, float)
-        sd = np.sqrt(np.maximum(np.diagonal(np.asarray(stats.outer, float), axis1=-2, axis2=-1) - mean**2, 0.0))
-        found = {"expected": np.asarray(seen.model.decoded(seen.fit, mean)), "path": mean, "path_sd": sd}
+        mean, cov = state_space.moments(local["x"])
+        found = {"expected": np.asarray(seen.model.decoded(seen.fit, mean)), "path": mean}
+        found["path_sd"] = state_space.deviations(cov)
         if seen.settings.num_states > 1:
             found |= {"state": np.asarray(hmm.likeliest_paths(local["z"])), "probability": np.asarray(local["z"].probs)}
         return found

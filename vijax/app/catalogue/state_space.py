@@ -79,10 +79,8 @@ def _modes(dynamics: np.ndarray) -> list[list[Any]]:
 def courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
     """Each column of the first sequence as the smoothed state predicts it, with two deviations of an observation."""
     y, mask = (part[:1] for part in padded_sequences(seen.data.train))
-    stats = seen.fit.locals((y, mask), key=seen.key)["x"].expected_stats()
     steps = int(mask.sum())
-    value, outer = (np.asarray(part, float)[0, :steps] for part in (stats.value, stats.outer))
-    cov = outer - value[:, :, None] * value[:, None, :]
+    value, cov = (part[0, :steps] for part in moments(seen.fit.locals((y, mask), key=seen.key)["x"]))
     time, units = np.arange(steps), units_of(seen.data.train)
     note = "Smoothed, with two standard deviations of an observation."
     blocks: list[Block] = []
@@ -116,13 +114,22 @@ def seen_through(seen: Seen, x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray
     observation = seen.point("observation")
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.maximum(np.asarray(observation.precision, float), 1e-30)
-    stats = x.expected_stats()
-    value, outer = np.asarray(stats.value, float), np.asarray(stats.outer, float)
-    cov = outer - value[..., :, None] * value[..., None, :]
+    value, cov = moments(x)
     c = loadings[:, :-1]
     spread = np.einsum("dk,ntkj,dj->ntd", c, cov, c, optimize=True)
-    sd = np.sqrt(np.maximum(np.diagonal(cov, axis1=2, axis2=3), 0.0))
-    return value @ c.T + loadings[:, -1], np.sqrt(spread + noise), value, sd
+    return value @ c.T + loadings[:, -1], np.sqrt(spread + noise), value, deviations(cov)
+
+
+def moments(x: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Means of each step of paths with law `x`, (sequences, steps, Q), and covariances, (sequences, steps, Q, Q)."""
+    stats = x.expected_stats()
+    value, outer = np.asarray(stats.value, float), np.asarray(stats.outer, float)
+    return value, outer - value[..., :, None] * value[..., None, :]
+
+
+def deviations(cov: np.ndarray) -> np.ndarray:
+    """Standard deviations of each coordinate."""
+    return np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
 
 
 LISTING = sequence_model(

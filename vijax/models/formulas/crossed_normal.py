@@ -6,7 +6,7 @@ With r = y - X b, the rows' weights W and v ~ N(0, I) the effects of all groups 
     log p(y) = -n/2 log(2 pi sigma^2) - (r' W r / sigma^2 - g' H^-1 g) / 2 - log det H / 2     (n the sum of W),
 
 and v given y is N(H^-1 g, H^-1). Z' W Z, Z' W (X, y), and the triangular factor of (X, y) hold all that the rows say;
-H is factored as in `vijax.models.formulas.crossed`.
+H is factored as in `vijax.models.formulas.crossed` (Bates et al. 2015, section 3).
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Scales(NamedTuple):
 
 
 def sums_of(rows: Mapping[str, np.ndarray], counts: Sequence[int]) -> dict[str, np.ndarray]:
-    """The sums over rows; `counts` are the numbers of groups of the factors."""
+    """The sums over rows, of J groups of d effects of the first factor, and R effects of the others: Z' W Z as `own`
+    (J, d, d), `across` (J, R, d) and `rest` (R, R), Z' W (X, y) as `of_first` (J, d, p + 1) and `of_rest` (R, p + 1),
+    the triangular factor of (X, y) as `table`, and the sum of the weights as `count`. `counts` are the numbers of
+    groups of the factors."""
     weight, table = rows["weight"], np.c_[rows["x"], rows["y"]]
     first, *others = (_columns(rows[f"z{i}"], rows[f"group{i}"], count) for i, count in enumerate(counts))
     rest, d = sp.hstack(others, "csr"), rows["z0"].shape[1]
