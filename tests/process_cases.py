@@ -35,6 +35,34 @@ def write_inputs(folder, epochs):
     return config
 
 
+TOPICS = """
+[model]
+name = "lda"
+num_topics = 3
+[data]
+path = {path}
+held_out = 0.0
+[algorithm]
+name = "svi"
+warm_starts = true
+[fit]
+num_epochs = {epochs}
+batch_size = 20
+checkpoint_every_s = 1
+"""
+
+
+def write_documents(folder, epochs):
+    """201 documents of two themes, and the configuration of a run with warm starts."""
+    rng = np.random.default_rng(0)
+    words = [[f"{theme}{letter}" for letter in "abcdefgh"] for theme in ("red", "sea")]
+    lines = [" ".join(rng.choice(words[i % 2], 30)) for i in range(201)]
+    (folder / "texts.txt").write_text("\n".join(lines))
+    config = folder / "topics.toml"
+    config.write_text(TOPICS.format(path=json.dumps(str(folder / "texts.txt")), epochs=epochs))
+    return config
+
+
 def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

@@ -7,6 +7,7 @@ under a new name, and then replaces whatever has its name: a link itself, not th
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -42,6 +43,16 @@ def write_arrays(target: Path, arrays: Mapping[str, np.ndarray]) -> None:
         if np.asarray(array).dtype.hasobject:
             raise TypeError(f"{name} holds Python objects, which no file takes: make it numbers or text")
     write_atomically(target, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+
+def storable(dtype: np.dtype) -> np.dtype:
+    """Unsigned integers for types that are not NumPy's own, such as bfloat16, which .npz would not restore."""
+    return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
+
+
+def checksum(array: np.ndarray) -> str:
+    """The SHA-256 of an array's numbers."""
+    return hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data).hexdigest()
 
 
 def write_text(target: Path, text: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from tests.process_cases import ends, in_python, vijax, wait_for, write_inputs
+from tests.process_cases import ends, in_python, vijax, wait_for, write_documents, write_inputs
 from vijax.scale import watch
 from vijax.scale.watch import Seen, Sign, Watch, lost, updated
 
@@ -155,34 +155,49 @@ def test_four_processes_of_two_devices():
 
 
 TABLES = """
+from pathlib import Path
 from vijax.scale import arrays
 arrays.PIECE = 256  # bytes
-folder = os.environ["FOLDER"]
-found = {}
-for name in ("lda by svi, warm", "locals that go on by cavi"):
-    case = CASES[name]._replace(data=jax.tree.map(lambda x: x[:40], CASES[name].data))
-    kinds = set()
-    def keep(p):
-        kinds.update(type(x).__name__ for x in jax.tree.leaves(p.whole))
-        whole = vi.scale.gathered(p.whole)
-        if k == 0:
-            vi.checkpoint.save(f"{folder}/{name}", p.step, whole)
-    case = case._replace(settings=(case.settings or {}) | {"callbacks": [keep]})
-    fit = fit_of(case, vi.scale.mesh())
-    if k == 0:
-        saved = vi.checkpoint.latest(f"{folder}/{name}", like=fit.state).tree
-        found[name] = [apart(fit, fit._replace(state=saved))[0], "Rows" in kinds]
+name, folder = os.environ["NAME"], Path(os.environ["FOLDERS"].split()[k])
+given = CASES[name].settings or {}
+with_more = lambda **more: CASES[name]._replace(settings=given | more)
+keep = lambda p: vi.checkpoint.save(folder, p.step, p.whole) and None
+fit = fit_of(with_more(callbacks=[keep], steps_per_chunk=STEPS // 2), vi.scale.mesh())
+middle, end = (f"step_{step:08d}.npz" for step in (STEPS // 2, STEPS))
+found, read = [], lambda path: vi.checkpoint.load(path, fit.state).tree
+distance = lambda other: apart(fit, other._replace(trace=fit.trace))[0]
+if k == 0:
+    state = read(folder / end)
+    found += [sum(type(x).__name__ == "StoredRows" for x in jax.tree.leaves(state))]
+    found += [distance(fit._replace(state=jax.tree.map(lambda x: x[:] if hasattr(x, "folder") else x, state)))]
+    found += [distance(fit_of(with_more(state=read(folder / middle)), None))]
+if len(set(os.environ["FOLDERS"].split())) == 1:
+    found += [distance(fit_of(with_more(state=read(folder / middle)), vi.scale.mesh()))]
 print(json.dumps(found))
 """
+ROWS = [("lda by svi, warm", 2), ("locals that go on by cavi", 4)]
 
 
 @pytest.mark.slow
-def test_tables_are_gathered_in_pieces(tmp_path):
-    """Warm starts and locals, which lie with their rows: a checkpoint has them whole."""
-    assert told(TABLES, 2, FOLDER=str(tmp_path)) == {
-        "lda by svi, warm": [0.0, True],
-        "locals that go on by cavi": [0.0, True],
-    }
+@pytest.mark.parametrize(("name", "tables"), ROWS)
+def test_tables_by_row_are_written_by_who_has_them_and_read_by_who_wants_them(name, tables, tmp_path):
+    """Warm starts and locals of 43 groups, which do not divide: bit for bit; one process goes on, and two."""
+    stored, bits, alone, both = told(TABLES, 2, NAME=name, FOLDERS=f"{tmp_path} {tmp_path}")
+    assert (stored, bits) == (tables, 0.0)
+    assert max(alone, both) < 1e-10
+    blocks = sorted(path.name for path in (tmp_path / "step_00000020.rows").iterdir())
+    assert len(blocks) > 2
+    starts = [int(name[:-4].split("-")[1]) for name in blocks]
+    assert {0, 22} <= set(starts)  # of each process
+    assert max(starts) < 43
+
+
+@pytest.mark.slow
+def test_where_the_folder_is_not_shared_process_0_gathers_the_tables(tmp_path):
+    stored, bits, alone = told(TABLES, 2, NAME=ROWS[0][0], FOLDERS=f"{tmp_path}/own {tmp_path}/elsewhere")
+    assert (stored, bits) == (0, 0.0)
+    assert alone < 1e-10
+    assert not (tmp_path / "elsewhere").exists()
 
 
 # --- the command line -------------------------------------------------------------------------------------------------
@@ -221,14 +236,14 @@ def begun(config, run, count=2):
     return team
 
 
-def require_goes_on(run, count, unbroken):
+def require_goes_on(run, count, unbroken, unit="rows"):
     found = ends(vijax(["resume", run], count))
     assert [code for code, *_ in found] == [0] * count, found
     assert "Going on with" in found[0][2]
-    assert "rows/s" in found[0][1] + found[0][2]
+    assert f"{unit}/s" in found[0][1] + found[0][2]
     for _, said, errors in found[1:]:
         assert said == ""
-        assert "rows/s" not in errors
+        assert f"{unit}/s" not in errors
     require_near(unbroken, posterior(run))
     assert not (run / "processes").exists()
 
@@ -261,6 +276,20 @@ def test_sigterm_to_one_ends_all_and_all_is_saved(config, unbroken, tmp_path):
     assert [code for code, *_ in found] == [130, 130], found
     assert f"vijax resume {run}" in found[0][1]
     require_goes_on(run, 2, unbroken)
+
+
+@pytest.mark.slow
+def test_a_run_with_warm_starts_goes_on_from_the_rows_that_each_saved(tmp_path):
+    config, run = write_documents(tmp_path, LONG // 3), tmp_path / "run"
+    ((code, _, errors),) = ends(vijax(["fit", config, "--out", tmp_path / "one"], 1))
+    assert code == 0, errors
+    team = begun(config, run)
+    team[1].send_signal(signal.SIGTERM)
+    assert [code for code, *_ in ends(team, 30)] == [130, 130]
+    saved = {path.stem for path in run.glob("checkpoints/*.npz")}
+    assert {path.stem for path in run.glob("checkpoints/*.rows")} == saved
+    assert len(list(run.glob(f"checkpoints/{max(saved)}.rows/*"))) == 4  # two tables, two processes
+    require_goes_on(run, 3, posterior(tmp_path / "one"), "docs")
 
 
 @pytest.mark.slow

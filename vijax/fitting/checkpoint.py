@@ -2,17 +2,18 @@
 
     step_00000120.npz   leaf/0, leaf/1, ...   the arrays of the tree
                         meta                  JSON: step, configuration, path, type and sha256 of each leaf
+    step_00000120.rows/                       tables whose rows lie with several processes (vijax/scale/stored.py)
 
 A file appears under its name only once it is whole and on the disk (temporary file, fsync, rename, fsync of the
-folder), so that a kill at any moment leaves the previous checkpoints as they were.
+folder), so that a kill at any moment leaves the previous checkpoints as they were. Tables by row are written before it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
+import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,7 +22,10 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from vijax.files import own_folder, write_arrays
+from vijax.files import checksum, own_folder, storable, write_arrays
+from vijax.scale.arrays import Rows
+from vijax.scale.row_files import StoredRows
+from vijax.scale.stored import stored
 
 Tree = TypeVar("Tree")
 
@@ -51,6 +55,9 @@ class Checkpoint(NamedTuple):
 def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | None = None, keep: int = 3) -> Path:
     """Writes a checkpoint of `tree` at `step`, then removes all but the newest `keep`.
 
+    Of a tree with tables by row that lie with several processes (the `whole` of a callback's `Progress`), all processes
+    call it together: each writes its own rows, in a folder that all see, and process 0 the rest.
+
     Args:
       folder: the folder, made if it is missing.
       step: its number, which orders checkpoints.
@@ -70,6 +77,10 @@ def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | N
     """
     folder = Path(folder)
     target = folder / f"step_{step:08d}.npz"
+    if any(isinstance(leaf, Rows) for leaf in jax.tree.leaves(tree)):
+        tree = with_stored_rows(folder, step, tree)
+        if jax.process_index() > 0:
+            return target
     arrays = _to_arrays(tree, {"format": FORMAT, "step": step, "config": dict(config or {})})
     try:
         own_folder(folder)
@@ -78,7 +89,15 @@ def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | N
         raise CheckpointError(_unwritable(target, error)) from error
     for old in checkpoint_files(folder)[keep:]:
         old.unlink(missing_ok=True)
+    for rows in folder.glob("step_*.rows"):
+        if not rows.with_suffix(".npz").exists():
+            shutil.rmtree(rows, ignore_errors=True)
     return target
+
+
+def with_stored_rows(folder: str | Path, step: int, tree: Tree) -> Tree:
+    """A tree for `save` by process 0 alone: the rows that lie with several processes are written. All call it."""
+    return stored(Path(folder) / f"step_{step:08d}.rows", tree)
 
 
 def checkpoint_files(folder: str | Path) -> list[Path]:
@@ -87,7 +106,8 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
 
 def load(path: str | Path, like: Tree, check: Check = lambda config: None) -> Checkpoint:
-    """Reads one checkpoint into the structure of `like` (arrays, or the shapes `jax.eval_shape` gives).
+    """Reads one checkpoint into the structure of `like` (arrays, or the shapes `jax.eval_shape` gives). Tables that
+    several processes have written are read where they are asked for: by `vijax.fit(state=)`, by `numpy.asarray`.
 
     Args:
       path: the file.
@@ -114,7 +134,11 @@ def _read(path: Path) -> tuple[int, dict[str, Any], list[dict[str, Any]], list[A
         meta = json.loads(arrays.pop("meta").tobytes())
         if meta["format"] != FORMAT:
             raise CheckpointError(f"{path}: format {meta['format']} of another vijax; this one reads format {FORMAT}")
-        leaves = [_verified(arrays[f"leaf/{i}"], leaf) for i, leaf in enumerate(meta["leaves"])]
+        rows = path.with_suffix(".rows")
+        leaves = [
+            StoredRows.found(rows, leaf["rows"]) if "rows" in leaf else _verified(arrays[f"leaf/{i}"], leaf)
+            for i, leaf in enumerate(meta["leaves"])
+        ]
         return int(meta["step"]), dict(meta["config"]), meta["leaves"], leaves
     except CheckpointError:
         raise
@@ -170,9 +194,12 @@ def _paths(tree: Any) -> Iterator[tuple[str, Any]]:
 def _to_arrays(tree: Any, meta: dict[str, Any]) -> dict[str, np.ndarray]:
     arrays, meta["leaves"] = {}, []
     for i, (path, leaf) in enumerate(_paths(tree)):
+        if isinstance(leaf, StoredRows):
+            meta["leaves"].append({"path": path, "rows": leaf.described()})
+            continue
         array, kind = _to_array(leaf)
-        arrays[f"leaf/{i}"] = array.view(_storable(array.dtype))
-        meta["leaves"].append({"path": path, "kind": kind, "dtype": array.dtype.name, "sha256": _sha256(array)})
+        arrays[f"leaf/{i}"] = array.view(storable(array.dtype))
+        meta["leaves"].append({"path": path, "kind": kind, "dtype": array.dtype.name, "sha256": checksum(array)})
     return arrays | {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
 
 
@@ -183,19 +210,10 @@ def _to_array(leaf: Any) -> tuple[np.ndarray, str]:
     return np.array(leaf, order="C"), "number" if isinstance(leaf, int | float) else "array"
 
 
-def _storable(dtype: np.dtype) -> np.dtype:
-    """Unsigned integers for types that are not NumPy's own, such as bfloat16, which .npz would not restore."""
-    return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
-
-
-def _sha256(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data).hexdigest()
-
-
 def _verified(stored: np.ndarray, leaf: Mapping[str, Any]) -> Any:
     """The leaf that `save` was given, verified."""
     array = stored.view(np.dtype(leaf["dtype"]))
-    if _sha256(array) != leaf["sha256"]:
+    if checksum(array) != leaf["sha256"]:
         raise ValueError(f"checksum of {leaf['path'] or 'the tree'} differs")
     kind, _, implementation = leaf["kind"].partition(":")
     if kind == "key":

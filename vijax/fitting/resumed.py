@@ -172,7 +172,7 @@ def _in_context(model: Model, state: Any) -> Any:
         remedy = "It belongs to its own observations: leave state out, or make the model of those."
         require(own == given, "state", f"{name!r} of shapes {own}, as of this model", f"shapes {given}", remedy)
     anew = kept(model, ("context", isinstance(state, Many)), lambda of: quick_jit(_bind(of, isinstance(state, Many))))
-    fresh = anew(_runs(state))
+    fresh = anew(_runs(state)._replace(local=None, beside={}))
     if _is_near(_contexts(fresh), _contexts(_runs(state).posterior)):
         return state  # to the last digit, so that a run in two parts is a run in one
     warnings.warn(

@@ -16,6 +16,7 @@ from vijax.contract.model import Hyper
 from vijax.fitting.loader import Loader
 from vijax.fitting.restarts import in_runs
 from vijax.inference.compose import Algorithm
+from vijax.scale.row_files import StoredRows
 from vijax.xla.compiler import LARGE, kept, numbers_in, quick_jit, step_jit
 
 READS_VALUES = (
@@ -27,10 +28,17 @@ READS_VALUES = (
 """The errors of JAX where Python asks a traced array for its values."""
 
 
-@quick_jit
 def copied(state: Any) -> Any:
-    """A copy of a state that chunks may consume: the caller keeps the original, and no two leaves share a buffer."""
-    return jax.tree.map(jnp.copy, state)
+    """A copy of a state that chunks may consume: the caller keeps the original, and no two leaves share a buffer.
+    Tables in files stay there."""
+    leaves, structure = jax.tree.flatten(state)
+    copies = iter(_copied([x for x in leaves if not isinstance(x, StoredRows)]))
+    return jax.tree.unflatten(structure, [x if isinstance(x, StoredRows) else next(copies) for x in leaves])
+
+
+@quick_jit
+def _copied(leaves: list[Any]) -> list[Any]:
+    return [jnp.copy(x) for x in leaves]
 
 
 def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, more: Hyper) -> Any:

@@ -11,6 +11,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from vijax.scale.row_files import StoredRows
+
 PIECE = 1 << 26
 """Bytes of a piece, on every device."""
 
@@ -37,7 +39,7 @@ def put_own(tree: Any, places: Any, axis: int) -> Any:
 def _put(x: Any, place: NamedSharding) -> jax.Array:
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
         return x if x.sharding.is_equivalent_to(place, x.ndim) else _moved(x, place)
-    host = np.asarray(x)
+    host = x if isinstance(x, StoredRows) else np.asarray(x)
     return jax.make_array_from_callback(host.shape, place, lambda at: host[at])
 
 

@@ -20,6 +20,7 @@ from vijax.inference.wrappers.wrapper import wrap
 from vijax.scale import arrays, watch
 from vijax.scale.devices import checked
 from vijax.scale.processes import agreed, from_first, require_alike
+from vijax.scale.row_files import StoredRows
 from vijax.scale.steps import on_mesh
 from vijax.topics.own_words import OwnWords
 from vijax.tree import on_device
@@ -50,7 +51,7 @@ class Here:
 
     def shared(self, state: Any, **said: Any) -> Any:
         """A state from which all processes begin; `said` is what they must agree on."""
-        return state
+        return _read(state)
 
     def seen(self, state: Any) -> Any:
         """A state for callbacks: as it is on one device, but tables by row of several processes are `arrays.Rows`."""
@@ -68,13 +69,13 @@ class Here:
 @dataclasses.dataclass(frozen=True)
 class There:
     """The devices of a mesh. Batches are padded to a number of groups that they divide, and split. Of a state they
-    split what has a row for each group of the data: locals that are carried, with padding, and warm starts, where the
-    devices divide them; the rest is whole on each.
+    split what has a row for each group of the data, with padding: locals that are carried, and warm starts; the rest is
+    whole on each.
 
     Attributes:
       mesh: the devices.
       axis: the name of its axis.
-      rows: of each array of locals that are carried, the number of groups without padding.
+      rows: of each array that is split, the number of groups without padding.
       lead: 1 where a state is that of several runs, stacked, else 0.
       reads_own: batches hold what this process reads of them, and not all.
     """
@@ -117,12 +118,11 @@ class There:
         split, whole = self._at(P(*(None,) * self.lead, self.axis)), self._at(P())
         runs = state.states if self.lead else state
         more = lambda x: _with_rows(x, -len_of(x, self.lead) % self.mesh.size, self.lead)
-        runs = runs._replace(local=jax.tree.map(more, runs.local))
-        of_groups = lambda x: whole if len_of(x, self.lead) % self.mesh.size else split
-        beside = {name: jax.tree.map(of_groups, x) if name == Warm.name else whole for name, x in runs.beside.items()}
-        places = jax.tree.map(lambda _: whole, runs._replace(local=None, beside={}))._replace(
-            local=split, beside=beside
+        tables = jax.tree.map(more, tables_of(runs))
+        places = with_tables(
+            jax.tree.map(lambda _: whole, with_tables(runs, None)), jax.tree.map(lambda _: split, tables)
         )
+        runs = with_tables(runs, tables)
         if not self.lead:
             return self._put(runs, places)
         others = jax.tree.map(lambda _: whole, state._replace(states=None))
@@ -131,12 +131,10 @@ class There:
     def shared(self, state: Any, **said: Any) -> Any:
         """See `Here`. What is whole in every process is that of process 0: another machine may round otherwise."""
         if not self.is_shared:
-            return state
+            return _read(state)
         runs = state.states if self.lead else state
         require_alike("fit", {"data": runs.data, **said})
-        rows = {name: x for name, x in runs.beside.items() if name == Warm.name}
-        others = from_first(runs._replace(local=None, beside={k: x for k, x in runs.beside.items() if k not in rows}))
-        runs = others._replace(local=runs.local, beside={**others.beside, **rows})
+        runs = with_tables(from_first(with_tables(runs, None)), tables_of(runs))
         return from_first(state._replace(states=None))._replace(states=runs) if self.lead else runs
 
     def seen(self, state: Any) -> Any:
@@ -144,15 +142,14 @@ class There:
         one = self.mesh.devices.flat[0]
         state = jax.tree.map(arrays.local, state) if self.is_shared else jax.device_put(state, one)
         runs = state.states if self.lead else state
-        leaves, structure = jax.tree.flatten(runs.local)
+        leaves, structure = jax.tree.flatten(tables_of(runs))
         cut = [_without_padding(x, n, self.lead) for x, n in zip(leaves, self.rows, strict=True)]
-        runs = runs._replace(local=jax.tree.unflatten(structure, cut))
+        runs = with_tables(runs, jax.tree.unflatten(structure, cut))
         return state._replace(states=runs) if self.lead else runs
 
     def plain(self, state: Any) -> Any:
         """See `Here`."""
-        whole = lambda x: on_device(np.asarray(x)) if isinstance(x, arrays.Rows) else x
-        return jax.tree.map(whole, self.seen(state))
+        return _read(self.seen(state))
 
     def agreed(self, asked: bool) -> bool:
         """See `Here`."""
@@ -177,10 +174,22 @@ def place(mesh: Mesh | None, state: Any, loader: Any = None) -> Here | There:
     if mesh is None:
         return Here()
     runs, lead = getattr(state, "states", state), int(hasattr(state, "states"))
-    there = There(*checked(mesh), rows=tuple(len_of(x, lead) for x in jax.tree.leaves(runs.local)), lead=lead)
+    there = There(*checked(mesh), rows=tuple(len_of(x, lead) for x in jax.tree.leaves(tables_of(runs))), lead=lead)
     of = [device.process_index for device in there.mesh.devices.flat]
     in_parts = of == sorted(of) and len({of.count(k) for k in of}) == 1
     return dataclasses.replace(there, reads_own=there.is_shared and in_parts and hasattr(type(loader), "shared"))
+
+
+def tables_of(run: Any) -> tuple[Any, Any]:
+    """The tables by row of a state: locals that are carried, and warm starts."""
+    return run.local, run.beside.get(Warm.name)
+
+
+def with_tables(run: Any, tables: tuple[Any, Any] | None) -> Any:
+    """A state with other tables, or with none."""
+    local, warm = tables or (None, None)
+    rest = {name: x for name, x in run.beside.items() if name != Warm.name}
+    return run._replace(local=local, beside=rest if warm is None else {**rest, Warm.name: warm})
 
 
 # --- padding --------------------------------------------------------------------------------------------------------
@@ -231,6 +240,12 @@ def len_of(x: Any, axis: int = 0) -> int:
     return int(np.shape(x)[axis])
 
 
+def _read(state: Any) -> Any:
+    """A state with its tables by row whole, here."""
+    whole = lambda x: on_device(np.asarray(x)) if isinstance(x, arrays.Rows | StoredRows) else x
+    return jax.tree.map(whole, state)
+
+
 def _without_padding(x: Any, length: int, axis: int) -> Any:
     """The first rows of an array along its axis of groups."""
     return x.first(length) if isinstance(x, arrays.Rows) else x[:, :length] if axis else x[:length]
@@ -240,6 +255,8 @@ def _with_rows(x: Any, count: int, axis: int = 0, fill: Any = None) -> Any:
     """An array with so many rows more, of one number or copies of its first."""
     if count == 0:
         return x
+    if isinstance(x, StoredRows):
+        return x.padded(count)
     first = np.take(np.asarray(x), [0], axis=axis)
     first = first if fill is None else np.full_like(first, fill)
     return np.concatenate([np.asarray(x), np.repeat(first, count, axis=axis)], axis=axis)

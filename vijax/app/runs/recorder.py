@@ -95,11 +95,12 @@ class Recorder:
         return True
 
     def _save(self, seen: Any) -> None:
-        whole = self._team.gathered(seen.whole)
+        folder = self._folder / "checkpoints"
+        whole = self._team.stored(folder, seen.step, seen.whole)
         if not self._write(durably=True):
             return
         try:
-            checkpoint.save(self._folder / "checkpoints", seen.step, whole, self._config)
+            checkpoint.save(folder, seen.step, whole, self._config)
         except checkpoint.CheckpointError as error:
             self._warn(f"{error}. The run goes on.")
 

@@ -157,7 +157,7 @@ def follow(config: Config, team: Alone) -> Status:
 
             def join(seen: Any) -> None:
                 if team.agreed(seen.stopping):
-                    team.gathered(seen.whole)
+                    team.stored(folder / "checkpoints", seen.step, seen.whole)
 
             arranged = training(config, data, algorithm.spec.model)
             return _fitted(Sitting(folder, config, data, algorithm, found, say, team), arranged, (join,)).status

@@ -19,9 +19,9 @@ from jax.sharding import Mesh
 from vijax.app.runs.run_end import what_is_saved
 from vijax.app.runs.run_folder import Say
 from vijax.app.settings.config import Config
+from vijax.fitting.checkpoint import with_stored_rows
 from vijax.fitting.interrupt import say_at_once
 from vijax.scale import initialize, mesh
-from vijax.scale.arrays import gathered
 from vijax.scale.processes import WAIT_S, agreed, is_joined, texts
 from vijax.scale.watch import LOST, Watch, at_abort
 
@@ -56,8 +56,8 @@ class Alone:
         """True where any process asks it."""
         return asked
 
-    def gathered(self, state: Any) -> Any:
-        """A state with all its tables, where it is saved."""
+    def stored(self, folder: Path, step: int, state: Any) -> Any:
+        """A state of which all is in files that only several processes can write (`checkpoint.with_stored_rows`)."""
         return state
 
     def slowest(self) -> str:
@@ -132,9 +132,9 @@ class Team(Alone):
         """See `Alone`."""
         return agreed(asked) if is_joined() else asked
 
-    def gathered(self, state: Any) -> Any:
-        """See `Alone`; in other processes than the first without tables."""
-        return gathered(state)
+    def stored(self, folder: Path, step: int, state: Any) -> Any:
+        """See `Alone`."""
+        return with_stored_rows(folder, step, state)
 
     def slowest(self) -> str:
         """See `Alone`."""
