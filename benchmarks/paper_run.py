@@ -6,8 +6,8 @@
     python benchmarks/paper_run.py --folder runs/paper --chib 200            # the paper's estimate, of states kept
 
 The same command goes on where it was stopped: every (method, eta) has one file of JSON, and the state at each score, in
-the folder. Documents are written once, as Parquet shards of word ids and counts (the form that `vijax.data.prepare`
-writes), and mapped into memory. Times are CPU seconds of fitting, without scoring.
+the folder. Documents are written once, as texts, of which `vijax.data.prepare` makes Parquet shards of word ids and
+counts, and mapped into memory. Times are CPU seconds of fitting, without scoring.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import dataclasses
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -32,13 +33,13 @@ METHODS = {
     "ssvi_a": lambda model, step: vi.ssvi_a(model, estep=GIBBS, step_size=step),
     "sgrld": lambda model, step: vi.sgrld(model, estep=GIBBS),
 }
-SHARD, HELD_OUT = 50_000, 2_000
+BLOCK, HELD_OUT = 50_000, 2_000
 
 
 def arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--folder", type=Path, required=True)
-    p.add_argument("--source", default="imdb.npz", help="counts of real text, in the folder VIJAX_DATA or a path")
+    p.add_argument("--source", default="ap.npz", help="counts of real text, in the folder VIJAX_DATA or a path")
     p.add_argument("--documents", type=int, default=3_800_000)
     p.add_argument("--vocabulary", type=int, default=7_700, help="the most frequent words of the source")
     p.add_argument("--topics", type=int, default=100)
@@ -51,24 +52,30 @@ def arguments() -> argparse.Namespace:
     p.add_argument(
         "--chib", type=int, default=0, help="score so many documents by Chib's estimator too, and fit nothing"
     )
-    p.add_argument("--start-passes", type=int, default=4, help="passes over the source for the topics to draw from")
+    p.add_argument("--start-steps", type=int, default=400, help="steps on the source for the topics to draw from")
+    p.add_argument("--start-eta", type=float, default=0.01, help="eta of the model of the source")
     return p.parse_args()
 
 
-def source_topics(a: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
-    """Topics fitted to real text, and how often each is drawn; kept in the folder."""
+def source_topics(a: argparse.Namespace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Topics fitted to real text, how often each is drawn, and the words; kept in the folder."""
     kept = a.folder / "topics.npz"
     if not kept.exists():
         corpus = data.read(a.source) if Path(a.source).exists() else data.read(Path(vi_data()) / a.source)
+        if corpus.vocab_size < a.vocabulary:
+            raise SystemExit(
+                f"--vocabulary: expected at most {corpus.vocab_size:,} of {a.source}, got {a.vocabulary:,}"
+            )
         seen = np.argsort(-np.bincount(corpus.indices, minlength=corpus.vocab_size), kind="stable")
         corpus = data.select_words(corpus, np.sort(seen[: a.vocabulary]))
-        model = vi.models.lda(a.topics, corpus.vocab_size, alpha=0.1, eta=0.1)
-        fit = vi.fit(vi.ssvi_a(model), corpus, key=jax.random.key(0), num_epochs=a.start_passes, batch_size=500)
+        model = vi.models.lda(a.topics, corpus.vocab_size, alpha=0.1, eta=a.start_eta)
+        fit = vi.fit(vi.ssvi_a(model), corpus, key=jax.random.key(0), num_steps=a.start_steps, batch_size=500)
         topics = np.asarray(fit.posterior["topics"].mean(), np.float64)
         mass = np.asarray(fit.posterior["topics"].concentration, np.float64).sum(1)
-        np.savez(kept, topics=topics, shares=mass / mass.sum())
+        words = np.array([f"zq{''.join(chr(97 + int(digit)) for digit in str(i))}" for i in range(corpus.vocab_size)])
+        np.savez(kept, topics=topics, shares=mass / mass.sum(), words=words)
     found = np.load(kept)
-    return found["topics"], found["shares"]
+    return found["topics"], found["shares"], found["words"]
 
 
 def vi_data() -> str:
@@ -80,7 +87,7 @@ def vi_data() -> str:
 def synthesised(a: argparse.Namespace, number: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lengths, word ids and counts of documents: log-normal lengths (sd of logarithms 0.9), shares of topics from a
     Dirichlet of total 10 around how often each topic is used, words by inverse cumulative shares."""
-    topics, shares = source_topics(a)
+    topics, shares, _ = source_topics(a)
     rng = np.random.default_rng(seed)
     tokens = np.maximum(1, rng.lognormal(np.log(a.length) - 0.405, 0.9, number)).astype(int)
     weights = rng.standard_gamma(np.broadcast_to(10 * shares, (number, len(shares)))).astype(np.float64) + 1e-12
@@ -96,27 +103,23 @@ def synthesised(a: argparse.Namespace, number: int, seed: int) -> tuple[np.ndarr
     return np.bincount(pairs // topics.shape[1], minlength=number), pairs % topics.shape[1], counts
 
 
-def write_shards(a: argparse.Namespace) -> Path:
-    """The documents, a shard at a time; those that are there stay."""
-    import pyarrow
-    import pyarrow.parquet
+def texts(a: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """The documents, as texts; those held out come last."""
+    total, words = a.documents + HELD_OUT, source_topics(a)[2].astype(object)
+    for i, first in enumerate(range(0, total, BLOCK)):
+        lengths, ids, counts = synthesised(a, min(BLOCK, total - first), 1 + i)
+        tokens = np.repeat(words[ids], counts)
+        ends = np.cumsum(np.bincount(np.repeat(np.arange(len(lengths)), lengths), counts)).astype(int)
+        for number, said in enumerate(np.split(tokens, ends[:-1]), first):
+            yield str(number), " ".join(said)
 
-    out = a.folder / "shards"
-    out.mkdir(parents=True, exist_ok=True)
-    total = a.documents + HELD_OUT
-    (out / "vocabulary.txt").write_text("\n".join(f"w{i}" for i in range(source_topics(a)[0].shape[1])) + "\n")
-    for i, first in enumerate(range(0, total, SHARD)):
-        file = out / f"part-{i:06}.parquet"
-        if file.exists():
-            continue
-        lengths, ids, counts = synthesised(a, min(SHARD, total - first), 1 + i)
-        ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        column = lambda x, ends=ends: pyarrow.ListArray.from_arrays(ends, pyarrow.array(x.astype(np.int32)))
-        partial = file.with_suffix(".partial")
-        pyarrow.parquet.write_table(pyarrow.table({"ids": column(ids), "counts": column(counts)}), partial)
-        partial.rename(file)
-        print(f"shard {i + 1} of {-(-total // SHARD)}", flush=True)
-    return out
+
+def write_shards(a: argparse.Namespace) -> Path:
+    """The documents as shards; it goes on where it was stopped."""
+    if (a.folder / "shards" / "prepared.json").exists():
+        return a.folder / "shards"
+    say = lambda line: print(line, flush=True)
+    return data.prepare(texts(a), a.folder / "shards", vocabulary=list(source_topics(a)[2]), progress=say)
 
 
 def part(corpus: data.Corpus, first: int, stop: int) -> data.Corpus:
