@@ -62,6 +62,19 @@ def test_the_bound_never_falls_and_is_that_of_cavi(grown: vi.Fit) -> None:
     np.testing.assert_allclose(again.elbo, elbo[-1], rtol=1e-6)
 
 
+def test_slots_without_data_are_dropped_where_that_is_asked(grown: vi.Fit) -> None:
+    """The bound is that of `cavi` in as many slots, and higher: the stick of the last slot is certain."""
+    fit = vi.grow(line, clusters(), key=jax.random.key(0), slots=3, patience=1, trim=True)
+    assert fit.trace["slots"][-2:].tolist() == [6, 3]
+    assert fit.trace["in_use"][-1] == 3
+    means = np.asarray(fit.posterior["components"].mean())[:, 0]
+    np.testing.assert_allclose(means, np.asarray(grown.posterior["components"].mean())[:3, 0], atol=1e-3)
+    begun = fit.state._replace(step=jnp.int32(0))
+    again = vi.fit(vi.cavi(line(3)), clusters(), num_steps=1, state=begun, key=jax.random.key(0))
+    np.testing.assert_allclose(again.elbo, fit.elbo, rtol=1e-6)
+    assert fit.elbo > grown.elbo
+
+
 def test_laps_alone_are_no_gain() -> None:
     """The present fit itself as a candidate, before it has settled: equally many laps take both to the same bound."""
     y = np.random.default_rng(1).normal(size=(90, 1)) + np.repeat([-1.0, 0.0, 1.0], 30)[:, None]

@@ -36,6 +36,7 @@ ESTIMATORS: list[tuple[Any, dict[str, str]]] = [
     (vs.CorrelatedTopicModel(n_components=2, max_iter=2), ONE_TOPIC),
     (vs.GaussianMixture(max_iter=5), {}),
     (vs.BayesianGaussianMixture(n_components=2, max_iter=5), {}),
+    (vs.GrowingGaussianMixture(4, patience=1), {}),
     (vs.PoissonMixture(max_iter=5), SPARSE),
     (vs.HiddenMarkovModel(max_iter=5), {}),
     (vs.GammaPoissonNMF(n_components=3, max_iter=5), {}),

@@ -52,6 +52,7 @@ def grow(
     most: Size = 256,
     patience: Size = 2,
     laps_each: Size = 100,
+    trim: bool = False,
     callbacks: Sequence[Callable[[Proposal], Any]] = (),
 ) -> Fit:
     """Fits a model of as many components as the data ask for: births, merges and deletes (Hughes and Sudderth 2013).
@@ -83,6 +84,7 @@ def grow(
         also into eight, the third into sixteen, and so on: more find many small components. Of topics, four
         together are divided into eight, then eight into sixteen.
       laps_each: laps at most that a candidate, or the fit between moves, is given.
+      trim: at the end, a model of only as many slots as hold data (two at least), in which the fit settles again.
       callbacks: called with each `Proposal`; one that returns true stops the run.
 
     Returns:
@@ -119,6 +121,8 @@ def grow(
         growth.births(jax.random.fold_in(key_rounds, round_), quiet)
         quiet = 0 if growth.accepted > before else quiet + 1
         round_ += 1
+    if trim:
+        growth.trim()
     return growth.end()
 
 
@@ -135,7 +139,7 @@ class _Growth:
         laps_each: int,
         callbacks: Sequence[Callable[[Proposal], Any]],
     ):
-        self.make, self.algorithm, self.most, self.laps_each = make, algorithm, most, laps_each
+        self.make, self.algorithm, self.most, self.laps_each = functools.cache(make), algorithm, most, laps_each
         self.callbacks, self.stopped, self.accepted = callbacks, False, 0
         self.proposals: list[Proposal] = []
         self.alg = self._algorithm(size)
@@ -166,6 +170,11 @@ class _Growth:
         self.q = laps.changed(self.axes, q, self._prior(first), jnp.asarray(change), self.prior)
         self._settle()
         self._note("start", (), self.elbo, True, 0)
+
+    def trim(self) -> None:
+        """Drops the slots that hold no observations."""
+        _, change = self._sorted(np.eye(self.num_slots))
+        self._resize(change[: max(FEW, len(self.used))])
 
     def end(self) -> Fit:
         """The fit, once it has settled."""
@@ -431,13 +440,16 @@ class _Growth:
             return True
         if 2 * self.num_slots > self.most:
             return self.num_slots - len(self.used) >= number
-        old, size = self.prior, 2 * self.num_slots
-        self.alg = self._algorithm(size)
-        self.prior = self._prior(self.alg)
-        self.q = laps.changed(self.axes, self.q, old, jnp.eye(size, size // 2), self.prior)
-        self.local, self.elbo = documents.moved(self.local, np.eye(size, size // 2)), -np.inf
-        self._settle()
+        self._resize(np.eye(2 * self.num_slots, self.num_slots))
         return True
+
+    def _resize(self, change: np.ndarray) -> None:
+        """Goes on with a model of another number of slots, of which the change makes these."""
+        old, self.alg = self.prior, self._algorithm(len(change))
+        self.prior = self._prior(self.alg)
+        self.q = laps.changed(self.axes, self.q, old, jnp.asarray(change), self.prior)
+        self.local, self.elbo = documents.moved(self.local, change), -np.inf
+        self._settle()
 
     def _settle(self) -> None:
         found = self._climb(self.q, self.local, -np.inf, self.laps_each)

@@ -18,7 +18,7 @@ from vijax.growing import restarts
 from vijax.growing.slots import Axes, counts_of, joined, mapped, scored
 from vijax.inference.compose import Algorithm, state_at
 from vijax.models.energies.energy import energy_of
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.compiler import kept, numbers_in, once_jit, step_jit
 
 LEAST = 2
 """Laps that a candidate is given in any case; moves may ask for more."""
@@ -26,6 +26,11 @@ HOPE = 10
 """A candidate goes on while so many laps like its last would bring it level."""
 SETTLED = 1e-7
 """A gain of a lap, relative to the bound, below which it has settled; in float32 four units in the last place."""
+
+
+def _work_of_laps(*args: Any) -> int:
+    """The work of all laps of a program, for `once_jit`: there are some thousand until growth ends."""
+    return 1000 * numbers_in(args)
 
 
 class Climbed(NamedTuple):
@@ -58,7 +63,7 @@ def climb(
       most: laps at most.
       least: laps in any case.
     """
-    program = kept(alg.step, "climb", lambda step: step_jit(functools.partial(_climb, step)))
+    program = kept(alg.step, "climb", lambda step: once_jit(functools.partial(_climb, step), _work_of_laps))
     return program(q, batches, key, target, most, least)
 
 
@@ -115,7 +120,7 @@ class Rows(NamedTuple):
 
 def rows(alg: Algorithm, q: Product, batches: Minibatch) -> Rows:
     """The likeliest slot of each observation."""
-    return kept(alg.step, "rows", lambda step: step_jit(functools.partial(_rows, step)))(q, batches)
+    return kept(alg.step, "rows", lambda step: once_jit(functools.partial(_rows, step)))(q, batches)
 
 
 def _rows(step_of: weakref.ref, q: Product, batches: Minibatch) -> Rows:
@@ -199,7 +204,7 @@ def divided(
         zero the model starts by itself.
       most: laps at most.
     """
-    make = lambda step: step_jit(functools.partial(_divided, step, alg.init), static_argnums=0)
+    make = lambda step: once_jit(functools.partial(_divided, step, alg.init), _work_of_laps, static_argnums=0)
     return kept(alg.step, "divided", make)(axes, key, batches, weights, seed, most)
 
 
@@ -232,13 +237,13 @@ def _divided(
 
 
 # --- programs of posteriors alone ---------------------------------------------------------------------------------
-@functools.partial(step_jit, static_argnums=0)
+@functools.partial(once_jit, static_argnums=0)
 def changed(axes: Axes, q: Product, prior: Product, change: Array, new: Product) -> Product:
     """`slots.mapped`, compiled."""
     return mapped(axes, q, prior, change, new)
 
 
-@functools.partial(step_jit, static_argnums=0)
+@functools.partial(once_jit, static_argnums=0)
 def filled(
     axes: Axes, q: Product, prior: Product, change: Array, small: Product, small_prior: Product, places: Array
 ) -> tuple[Product, Float[Array, ""]]:
@@ -252,7 +257,7 @@ def filled(
     return added(places), scored(added(places), prior) - scored(added(together), prior)
 
 
-@functools.partial(step_jit, static_argnums=0)
+@functools.partial(once_jit, static_argnums=0)
 def counted(axes: Axes, q: Product, prior: Product) -> Float[Array, " K"]:
     """`slots.counts_of`, compiled."""
     return counts_of(axes, q, prior)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from vijax import tree
 from vijax.families import Product
 from vijax.growing.slots import STICKS, Axes, mapped, slots_in
-from vijax.xla.compiler import step_jit
+from vijax.xla.compiler import once_jit
 
 
 class Proposal(NamedTuple):
@@ -46,7 +46,7 @@ class Proposal(NamedTuple):
         return f"{self.move}{which}: {verdict}, {self.gain:+.4g} nats; {self.in_use} in use, bound {self.elbo:.7g}"
 
 
-@functools.partial(step_jit, static_argnums=0)
+@functools.partial(once_jit, static_argnums=0)
 def merge_gains(axes: Axes, q: Product, prior: Product) -> Float[Array, "K K"]:
     """The most that the bound gains if slot b is merged into slot a, at [a, b].
 

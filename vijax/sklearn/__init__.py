@@ -7,6 +7,7 @@ require_extra("sklearn", "sklearn")
 from vijax.sklearn.factors import FactorAnalysis, GammaPoissonNMF  # noqa: E402
 from vijax.sklearn.gaussian_mixture import BayesianGaussianMixture, GaussianMixture  # noqa: E402
 from vijax.sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor  # noqa: E402
+from vijax.sklearn.growing import GrowingGaussianMixture  # noqa: E402
 from vijax.sklearn.hidden_markov import HiddenMarkovModel  # noqa: E402
 from vijax.sklearn.linear import BayesianGLM, BayesianLogisticRegression  # noqa: E402
 from vijax.sklearn.mixed import MixedModelClassifier, MixedModelRegressor  # noqa: E402
@@ -24,6 +25,7 @@ __all__ = [
     "GaussianMixture",
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",
+    "GrowingGaussianMixture",
     "HiddenMarkovModel",
     "LatentDirichletAllocation",
     "MixedModelClassifier",

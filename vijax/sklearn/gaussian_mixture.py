@@ -24,20 +24,25 @@ CovarianceType = Literal["full", "tied", "diag", "spherical"]
 
 
 @estimator
-class _Gaussian(MixtureEstimator):
-    """The parts that both Gaussian mixtures share."""
+class GaussianComponents:
+    """The components of a Gaussian mixture."""
 
     _: dataclasses.KW_ONLY
     covariance_type: CovarianceType = "full"
     reg_covar: NotNegative = 1e-6
 
+    def _components(self, size: int, dim: int, prior: kinds.Settings | None = None) -> Emission:
+        """The observation model of so many components."""
+        return blurred(kinds.emission_of(self.covariance_type, size, dim, prior), float(self.reg_covar))
+
     def _emission(self, dim: int) -> Emission:
-        made = kinds.emission_of(self.covariance_type, self.n_components, dim)
-        return blurred(made, float(self.reg_covar))
+        own: Any = self
+        return self._components(own.n_components, dim)
 
     def _describe(self, bounds: np.ndarray) -> None:
-        super()._describe(bounds)
-        kind, point = self.covariance_type, self.fit_.estimates["components"].mean()
+        super()._describe(bounds)  # type: ignore[misc]
+        own: Any = self
+        kind, point = self.covariance_type, own.fit_.estimates["components"].mean()
         self.means_ = kinds.means_of(kind, point)
         self.precisions_ = kinds.precisions_of(kind, point)
         self.covariances_ = kinds.covariances_of(kind, self.precisions_)
@@ -50,7 +55,34 @@ class _Gaussian(MixtureEstimator):
 
 
 @estimator
-class GaussianMixture(_Gaussian):
+class GaussianPrior:
+    """The prior of Gaussian components with a posterior."""
+
+    _: dataclasses.KW_ONLY
+    mean_precision_prior: Positive | None = None
+    mean_prior: Any = None
+    degrees_of_freedom_prior: float | None = None
+    covariance_prior: Any = None
+
+    def _settings(self, X: np.ndarray, weights: np.ndarray) -> kinds.Settings:
+        """The prior for these rows and weights, which it sets as attributes."""
+        own: Any = self
+        kind, dim = own.covariance_type, X.shape[1]
+        chosen = lambda value, default: default if value is None else value
+        self.mean_precision_prior_ = chosen(self.mean_precision_prior, 1.0)
+        self.mean_prior_ = np.asarray(chosen(self.mean_prior, mean_and_spread(X, weights)[0]), np.float64)
+        self.degrees_of_freedom_prior_ = chosen(self.degrees_of_freedom_prior, float(dim))
+        spread = kinds.covariance_of_data(kind, X, weights) + own.reg_covar * kinds.identity(kind, dim)
+        self.covariance_prior_ = np.asarray(chosen(self.covariance_prior, spread), np.float64)
+        settings = kinds.Settings(
+            self.mean_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_, self.covariance_prior_
+        )
+        kinds.check_prior(kind, settings, dim)
+        return settings
+
+
+@estimator
+class GaussianMixture(GaussianComponents, MixtureEstimator):
     """A Gaussian mixture by EM, with the arguments of scikit-learn's estimator of this name.
 
     Args:
@@ -108,7 +140,7 @@ class GaussianMixture(_Gaussian):
 
 
 @estimator
-class BayesianGaussianMixture(InPartsMixture, _Gaussian):
+class BayesianGaussianMixture(GaussianPrior, GaussianComponents, InPartsMixture):
     """A Gaussian mixture by variational inference, with the arguments of scikit-learn's estimator of this name.
 
     Args:
@@ -148,10 +180,6 @@ class BayesianGaussianMixture(InPartsMixture, _Gaussian):
     n_components: Size = 1
     weight_concentration_prior_type: Literal["dirichlet_process", "dirichlet_distribution"] = "dirichlet_process"
     weight_concentration_prior: Positive | None = None
-    mean_precision_prior: Positive | None = None
-    mean_prior: Any = None
-    degrees_of_freedom_prior: float | None = None
-    covariance_prior: Any = None
 
     @property
     def _is_process(self) -> bool:
@@ -173,17 +201,9 @@ class BayesianGaussianMixture(InPartsMixture, _Gaussian):
 
     def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
         kind, dim, size = self.covariance_type, X.shape[1], self.n_components
-        chosen = lambda value, default: default if value is None else value
-        self.weight_concentration_prior_ = chosen(self.weight_concentration_prior, 1.0 / size)
-        self.mean_precision_prior_ = chosen(self.mean_precision_prior, 1.0)
-        self.mean_prior_ = np.asarray(chosen(self.mean_prior, mean_and_spread(X, weights)[0]), np.float64)
-        self.degrees_of_freedom_prior_ = chosen(self.degrees_of_freedom_prior, float(dim))
-        own = kinds.covariance_of_data(kind, X, weights) + self.reg_covar * kinds.identity(kind, dim)
-        self.covariance_prior_ = np.asarray(chosen(self.covariance_prior, own), np.float64)
-        settings = kinds.Settings(
-            self.mean_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_, self.covariance_prior_
-        )
-        kinds.check_prior(kind, settings, dim)
+        given = self.weight_concentration_prior
+        self.weight_concentration_prior_ = 1.0 / size if given is None else given
+        settings = self._settings(X, weights)
         settings = settings.counted(size) if kind == "tied" else settings
         components = kinds.emission_of(kind, size, dim, settings).prior
         concentration = np.float64(self.weight_concentration_prior_)

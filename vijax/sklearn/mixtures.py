@@ -45,12 +45,72 @@ class MixtureSettings:
     warm_start: bool = False
 
 
-class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
-    """An abstract mixture."""
+class FittedMixture(DensityMixin, VijaxEstimator, abc.ABC):
+    """An abstract mixture, and the questions that it answers once it is fitted."""
 
+    random_state: Any
     emission_: Emission
     fit_: Any
     weights_: np.ndarray
+
+    @abc.abstractmethod
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fits the mixture."""
+
+    def fit_predict(self, X: Any, y: Any = None) -> Int[np.ndarray, " rows"]:
+        """Fits the mixture and returns the component of each row."""
+        return self.fit(X, y).predict(X)
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "rows K"]:
+        """Probability of each component, given a row: for variational estimators, as in the last step."""
+        return self._by_row(X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["z"].probs)
+
+    def predict(self, X: Any) -> Int[np.ndarray, " rows"]:
+        """The most probable component of each row."""
+        return self.predict_proba(X).argmax(axis=1)
+
+    def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
+        """Log density of each row: for variational estimators the exact predictive density, all parameters integrated
+        over their posterior."""
+
+        def density(x: Any) -> Any:
+            components, weights = self.fit_.estimates["components"], self.weights_
+            return log_predictive_density(self.emission_, components, weights, x).log_densities  # type: ignore[arg-type]
+
+        return self._by_row(X, density)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1) -> tuple[Float[np.ndarray, "draws D"], Int[np.ndarray, " draws"]]:
+        """Draws from the fitted mixture at its point estimates, and the component of each."""
+        check_is_fitted(self)
+        require_integers(n_samples=n_samples)
+        rng = check_random_state(self.random_state)
+        sizes = rng.multinomial(n_samples, self.weights_ / self.weights_.sum())
+        draws = [self._draws(rng, k, size) for k, size in enumerate(sizes)]
+        return np.concatenate(draws), np.repeat(np.arange(len(sizes)), sizes)
+
+    def _weights(self) -> np.ndarray:
+        found = self.fit_.estimates
+        if "sticks" in found:
+            return np.array(stick_breaking.mean_weights(found["sticks"]))
+        return np.array(found["weights"].mean()) if "weights" in found else np.ones(1)
+
+    def _describe(self, bounds: np.ndarray) -> None:
+        """Sets the fitted attributes."""
+        self.weights_ = self._weights()
+        self.lower_bounds_ = [float(x) for x in bounds]
+        self.lower_bound_ = self.lower_bounds_[-1]
+
+    @abc.abstractmethod
+    def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
+        """Draws from one component, (size, D)."""
+
+
+class MixtureEstimator(MixtureSettings, FittedMixture):
+    """An abstract mixture of so many components."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fits the mixture. A `ConvergenceWarning` says that the bound still changed by more than `tol` after
@@ -89,50 +149,9 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         self.n_samples_seen_ = float(weights.sum())  # `partial_fit` goes on from here
         return self
 
-    def fit_predict(self, X: Any, y: Any = None) -> Int[np.ndarray, " rows"]:
-        """Fits the mixture and returns the component of each row."""
-        return self.fit(X, y).predict(X)
-
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "rows K"]:
-        """Probability of each component, given a row: for variational estimators, as in the last step."""
-        return self._by_row(X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["z"].probs)
-
-    def predict(self, X: Any) -> Int[np.ndarray, " rows"]:
-        """The most probable component of each row."""
-        return self.predict_proba(X).argmax(axis=1)
-
-    def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
-        """Log density of each row: for variational estimators the exact predictive density, all parameters integrated
-        over their posterior."""
-
-        def density(x: Any) -> Any:
-            components, weights = self.fit_.estimates["components"], self.weights_
-            return log_predictive_density(self.emission_, components, weights, x).log_densities  # type: ignore[arg-type]
-
-        return self._by_row(X, density)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples`."""
-        return float(self.score_samples(X).mean())
-
-    def sample(self, n_samples: int = 1) -> tuple[Float[np.ndarray, "draws D"], Int[np.ndarray, " draws"]]:
-        """Draws from the fitted mixture at its point estimates, and the component of each."""
-        check_is_fitted(self)
-        require_integers(n_samples=n_samples)
-        rng = check_random_state(self.random_state)
-        sizes = rng.multinomial(n_samples, self.weights_ / self.weights_.sum())
-        draws = [self._draws(rng, k, size) for k, size in enumerate(sizes)]
-        return np.concatenate(draws), np.repeat(np.arange(len(sizes)), sizes)
-
     def _tol_per_row(self, rows: float) -> float:
         """`tol` as a change of the bound per row, of so many rows."""
         return self.tol
-
-    def _weights(self) -> np.ndarray:
-        found = self.fit_.estimates
-        if "sticks" in found:
-            return np.array(stick_breaking.mean_weights(found["sticks"]))
-        return np.array(found["weights"].mean()) if "weights" in found else np.ones(1)
 
     def _start(self) -> init.Init:
         centres = getattr(self, "means_init", None)
@@ -152,16 +171,6 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
     @abc.abstractmethod
     def _prior(self, X: np.ndarray, weights: np.ndarray) -> Any:
         """The prior for these rows and weights."""
-
-    def _describe(self, bounds: np.ndarray) -> None:
-        """Sets the fitted attributes."""
-        self.weights_ = self._weights()
-        self.lower_bounds_ = [float(x) for x in bounds]
-        self.lower_bound_ = self.lower_bounds_[-1]
-
-    @abc.abstractmethod
-    def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
-        """Draws from one component, (size, D)."""
 
 
 class InPartsMixture(InParts, MixtureEstimator):
