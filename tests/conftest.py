@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before any backend exists; commands that tests start inherit it. The slow checks run more than they compile, and
     run what users run, but without threads within a matrix product; `XLA_FLAGS= pytest` has all tests do so."""
-    quick = config.option.markexpr in ("not slow", "dear")
+    quick = config.option.markexpr in ("not slow", "dear", "costly", "costly or not slow")
     os.environ.setdefault("XLA_FLAGS", XLA_FLAGS if quick else ALONE)
     keep_programs(config)
     share_contexts()

@@ -1,29 +1,30 @@
-"""Tests that belong to the slow suite by their cost alone, nearly all of it compilation: tests/dear.txt names them, one
-node id a line, * for any text. `pytest -m dear` runs them compiled quickly; `pytest -m slow` has them among the other
-slow tests, which are long by their nature and marked where they are."""
+"""Tests that belong to the slow suite by their cost alone, nearly all of it compilation. tests/dear.txt and
+tests/costly.txt name them, one node id a line, * for any text. `pytest -m dear` and `pytest -m costly` run them compiled
+quickly; every landing runs the costly ones, and of the dear ones an eighth. `pytest -m slow` has both among the other slow
+tests, which are long by their nature and marked where they are."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-LIST = Path(__file__).with_name("dear.txt")
+LISTS = {kind: Path(__file__).with_name(f"{kind}.txt") for kind in ("dear", "costly")}
 
 
-def mark_dear(items: list[pytest.Item], names: list[str], whole_files: bool) -> None:
-    """Marks the tests named as slow and dear; an error where a name is of no test of a file collected whole."""
+def mark(kind: str, items: list[pytest.Item], names: list[str], whole_files: bool) -> None:
+    """Marks the tests named as slow and of this kind; an error where a name is of no test of a file collected whole."""
     ids = {item.nodeid for item in items}
     named = {name: _matches(name, ids) for name in names}
-    dear = set().union(*named.values())
-    marks = pytest.mark.slow, pytest.mark.dear  # each costs a look at the configuration
+    chosen = set().union(*named.values())
+    marks = pytest.mark.slow, getattr(pytest.mark, kind)  # each costs a look at the configuration
     for item in items:
-        if item.nodeid in dear:
-            for mark in marks:
-                item.add_marker(mark)
+        if item.nodeid in chosen:
+            for each in marks:
+                item.add_marker(each)
     files = {i.split("::")[0] for i in ids}
     stale = [name for name in names if not named[name] and name.split("::")[0] in files]
     if stale and whole_files:
-        raise pytest.UsageError(f"{LIST.name}: expected names of tests, got {', '.join(stale)}. Remove them.")
+        raise pytest.UsageError(f"{kind}.txt: expected names of tests, got {', '.join(stale)}. Remove them.")
 
 
 def _matches(name: str, ids: set[str]) -> set[str]:
@@ -33,11 +34,12 @@ def _matches(name: str, ids: set[str]) -> set[str]:
     return set(filter(pattern.fullmatch, ids))
 
 
-def read_names() -> list[str]:
-    return [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
+def read_names(kind: str) -> list[str]:
+    return [line for line in LISTS[kind].read_text().splitlines() if line and not line.startswith("#")]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before pytest chooses by marks."""
-    mark_dear(items, read_names(), whole_files=not any("::" in argument for argument in config.args))
+    for kind in LISTS:
+        mark(kind, items, read_names(kind), whole_files=not any("::" in argument for argument in config.args))
