@@ -1,7 +1,7 @@
-"""Tests that belong to the slow suite by their cost alone, nearly all of it compilation. tests/dear.txt and
-tests/costly.txt name them, one node id a line, * for any text. `pytest -m dear` and `pytest -m costly` run them compiled
-quickly; every landing runs the costly ones, and of the dear ones an eighth. `pytest -m slow` has both among the other slow
-tests, which are long by their nature and marked where they are."""
+"""Tests that belong to the slow suite by their cost alone, nearly all of it compilation: tests/dear.txt and
+tests/costly.txt name them, one node id a line, * for any text. `pytest -m dear` and `pytest -m costly` run them
+compiled quickly; every landing runs the costly ones, and an eighth of the dear ones. `pytest -m slow` has both among
+the other slow tests, which are long by their nature and marked where they are."""
 
 import re
 from pathlib import Path
