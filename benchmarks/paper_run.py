@@ -72,6 +72,7 @@ def source_topics(a: argparse.Namespace) -> tuple[np.ndarray, np.ndarray, np.nda
         fit = vi.fit(vi.ssvi_a(model), corpus, key=jax.random.key(0), num_steps=a.start_steps, batch_size=500)
         topics = np.asarray(fit.posterior["topics"].mean(), np.float64)
         mass = np.asarray(fit.posterior["topics"].concentration, np.float64).sum(1)
+        # Letters alone, which texts are cut into, and none a stop word.
         words = np.array([f"zq{''.join(chr(97 + int(digit)) for digit in str(i))}" for i in range(corpus.vocab_size)])
         np.savez(kept, topics=topics, shares=mass / mass.sum(), words=words)
     found = np.load(kept)

@@ -34,7 +34,7 @@ class GrowingGaussianMixture(GaussianPrior, GaussianComponents, FittedMixture):
       random_state: an integer for results that can be repeated.
 
     Attributes:
-      n_components_: number of components that hold rows.
+      n_components_: number of components that hold rows. Where it is max_components, raise that: births had no room.
       weights_, means_, covariances_, precisions_, precisions_cholesky_: as in `BayesianGaussianMixture`, of these
         components, the largest first (where there is one, an empty one follows).
       lower_bound_, lower_bounds_: bound on log p(X), at the end and after each move that was tried.
