@@ -121,9 +121,7 @@ for text in ("outcome ~ dose + (1 | clinic)", "outcome ~ dose + (dose | clinic)"
     other = vi.glmm(text, table, family="bernoulli")
     found = vi.auto(other, other.data, key=jax.random.key(0), richer=True)
     scores[text] = vi.trust.loo(other.log_lik(found, jax.random.key(3), 1000))
-    print(text, scores[text], sep="\n    ")
-one, two = (score.pointwise for score in scores.values())
-print(f"slopes that differ gain {np.sum(two - one):.1f} ± {np.sqrt(len(one)) * np.std(two - one):.1f} nats")
+print(vi.trust.compare(scores))
 
 # %% [markdown]
 # ## Predictions

@@ -35,7 +35,8 @@ def test_a_fit_has_a_table_of_all_its_numbers():
 def test_long_tables_say_what_they_leave_out():
     many = np.zeros(100)
     text = repr(Summary(tuple(f"x[{i}]" for i in range(100)), many, many, many, many, 0.9, 50))
-    assert text.endswith("... and 60 more numbers: to_frame() has all of them\nby 50 draws of q")
+    assert text.splitlines()[-2] == "... and 60 more numbers: to_frame() has all of them"
+    assert text.splitlines()[-1] == "by 50 draws of q: means are known to 0.14 of their sds"
     assert len(text.splitlines()) == 43
 
 

@@ -57,7 +57,8 @@ class Summary:
         lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
         left = len(self.names) - len(shown)
         more = [f"... and {left:,} more numbers: to_frame() has all of them"] if left else []
-        return "\n".join([*lines, *more, f"by {self.num_draws:,} draws of q"])
+        known = f"by {self.num_draws:,} draws of q: means are known to {self.num_draws**-0.5:.2g} of their sds"
+        return "\n".join([*lines, *more, known])
 
 
 def usual_draws(size: int) -> int:
@@ -75,7 +76,7 @@ def of_draws(draws: Mapping[str, Any], level: float) -> Summary:
     x        2  1.581     1     3
     y[0]     0      0     0     0
     y[1]     0      0     0     0
-    by 5 draws of q
+    by 5 draws of q: means are known to 0.45 of their sds
     """
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
     names: list[str] = []

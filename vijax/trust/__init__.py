@@ -15,6 +15,9 @@ from vijax.trust.check import Check as Check
 from vijax.trust.check import Quantity as Quantity
 from vijax.trust.check import Verdict as Verdict
 from vijax.trust.check import check as check
+from vijax.trust.compare import Compared as Compared
+from vijax.trust.compare import Ranked as Ranked
+from vijax.trust.compare import compare as compare
 from vijax.trust.loo import Elpd as Elpd
 from vijax.trust.loo import loo as loo
 from vijax.trust.loo import waic as waic
