@@ -1,6 +1,7 @@
 """Topics of as many as the data ask for: what `vijax.grow` of `vijax.models.hdp` finds, beside restarts of `cavi`.
 
     python benchmarks/growing_topics.py
+    python benchmarks/growing_topics.py --together    # births of several topics together: small sets of bars
 
 Prints the tables of topics of benchmarks/results_growing.md. Bounds of all numbers of topics are of one model. CPU
 seconds have compilation in them. The papers of NIPS need nips.npz in the folder that VIJAX_DATA names.
@@ -24,12 +25,12 @@ from vijax.data import Corpus
 IN_USE = 0.5
 
 
-def bars(seed: int, num: int = 200, length: int = 100, side: int = 5) -> Corpus:
-    """Documents of ten topics, the rows and columns of a square of words; a few topics in each."""
+def bars(seed: int, num: int = 200, length: int = 100, side: int = 5, evenness: float = 0.1) -> Corpus:
+    """Documents whose topics are the rows and columns of a square of words; the less even, the fewer topics in each."""
     rng = np.random.default_rng(seed)
     eye, ones = np.eye(side), np.ones((1, side))
     shapes = np.concatenate([np.kron(eye, ones), np.kron(ones, eye)]) + 0.01
-    shares = rng.dirichlet(np.full(2 * side, 0.1), num)
+    shares = rng.dirichlet(np.full(2 * side, evenness), num)
     topics = shapes / shapes.sum(1, keepdims=True)
     return Corpus.from_counts(np.stack([rng.multinomial(length, p) for p in shares @ topics]))
 
@@ -68,6 +69,28 @@ def row_of_peer(name: str, path: str, test: Corpus) -> None:
     print(f"| {name} | {how} | {len(weights)} | | {score.mean:.3f} | {found['spent']:.0f} |", flush=True)
 
 
+def best_of(restarts: int, model: vi.Model, data: Corpus) -> vi.Fit:
+    """The best of restarts of `cavi`."""
+    return vi.fit(vi.cavi(model), data, restarts=restarts, num_steps=300, tol=1e-7, key=jax.random.key(0))
+
+
+def together() -> None:
+    """Growth of six bars in 3 x 3 words, 60 documents of 120 words, beside ten restarts of `cavi` told six."""
+    columns = "data set", "key", "from", "topics", "bound", "above ten restarts", "laps", "CPU s"
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    make = lambda k: vi.models.hdp(k, 9, eta=0.1)
+    for seed in range(2):
+        data = bars(seed, 60, 120, 3, 0.2)
+        best = float(best_of(10, make(6), data).elbo)
+        for start in (1, 12):
+            for key in range(2):
+                began = time.process_time()
+                fit = vi.grow(make, data, start=start, key=jax.random.key(key))
+                elbo, spent = float(fit.trace["elbo"][-1]), time.process_time() - began
+                found = f"{used_in(fit)} | {elbo:,.1f} | {elbo - best:.1f} | {fit.trace['laps'].sum()}"
+                print(f"| {seed} | {key} | {start} | {found} | {spent:.0f} |", flush=True)
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", default="", help="part of the name of a data set: the others are left out")
@@ -79,9 +102,12 @@ def main() -> None:
     p.add_argument("--most", type=int, default=64, help="slots at most")
     p.add_argument("--laps", type=int, default=100, help="laps at most that a candidate is given")
     p.add_argument("--patience", type=int, default=2, help="rounds without an accepted move")
+    p.add_argument("--together", action="store_true", help="births of several topics together, and end")
     p.add_argument("--export", help="write the documents to this file, for benchmarks/peers_growing.py, and end")
     p.add_argument("--peers", nargs="*", default=[], help="score the files that it wrote, and end")
     a = p.parse_args()
+    if a.together:
+        return together()
     sets = {"10 bars": (bars(0), bars(1), 0.1, [1, 50], [10, 20])}
     if (found := papers(a.docs, a.docs // 5, a.vocab)) is not None:
         sets["NIPS"] = (*found, 0.1, [1], [32])
@@ -115,11 +141,10 @@ def main() -> None:
             row(name, f"grow from K = {start}", fit, float(fit.trace["elbo"][-1]), test, spent)
         for number in a.given if a.given is not None else given:
             began = time.process_time()
-            fit = vi.fit(
-                vi.cavi(make(number)), train, restarts=a.restarts, num_steps=300, tol=1e-7, key=jax.random.key(0)
-            )
+            fit = best_of(a.restarts, make(number), train)
             how = f"best of {a.restarts} restarts of cavi, K = {number}"
             row(name, how, fit, float(fit.elbo), test, time.process_time() - began)
+    return None
 
 
 if __name__ == "__main__":
