@@ -1,7 +1,9 @@
-"""Recurrent switching linear dynamical systems: the augmented joint against the density that it augments."""
+"""Recurrent switching linear dynamical systems: the augmented joint against the density that it augments, and the bound
+against the log evidence, by all paths of states and quadrature of the hidden path."""
 
 import dataclasses
 import functools
+import itertools
 import pickle
 
 import jax
@@ -10,6 +12,7 @@ import pytest
 from scipy import special, stats
 
 import vijax as vi
+from tests.models import test_slds as plain
 from vijax.families import CoefficientsPrecision
 from vijax.families.scalar.normal_gamma import MeanPrecision
 from vijax.families.vector.matrix_normal_wishart import MatrixPrecision
@@ -70,6 +73,104 @@ def test_omega_integrates_out(z):
         model()  # made before anything is traced
         found = bound_of_omega(np.array(z))
     np.testing.assert_allclose(found, log_joint(z), rtol=1e-9)
+
+
+# --- the evidence: as of an slds with inputs and gaps, in three states ------------------------------------------------
+KNOWN = {
+    **{name: plain.THETA[name] for name in ("start", "observation")},
+    "initial": THETA["initial"],
+    "switching": 1.5 * RNG.normal(size=(K - 1, Q + K)),
+    "dynamics": MatrixPrecision(
+        0.5 * RNG.normal(size=(K, Q + plain.M + 1, Q)), np.stack([np.diag([3.0, k + 1.0]) for k in range(K)])
+    ),
+}
+
+
+def all_paths(steps):
+    return np.array(list(itertools.product(range(K), repeat=steps)))
+
+
+def log_switches(x, before, after):
+    """log p(z_t = after | z_{t-1} = before, x_{t-1}) at rows x."""
+    psi = x @ KNOWN["switching"][:, :Q].T + KNOWN["switching"][:, Q + before]
+    yes = np.concatenate([special.expit(psi), np.ones((len(x), 1))], 1)
+    return np.log(yes[:, after]) + np.log(1 - yes[:, :after]).sum(1)
+
+
+def exact_evidence(y):
+    """log p(y): given a path of states x is normal but for the switches, whose mean is by Gauss and Hermite."""
+    (nodes, weights), size = np.polynomial.hermite_e.hermegauss(12), len(y) * Q
+    chosen = np.array(list(itertools.product(range(12), repeat=size - Q)), int)
+    grid, logs = nodes[chosen], np.log(weights / np.sqrt(2 * np.pi))[chosen].sum(1)
+    found = []
+    for z in all_paths(len(y)):
+        value, slope, second = plain.quadratic(lambda x, z=z: plain.log_joint(KNOWN, y, z, x), size)
+        mean, cov = np.linalg.solve(-second, slope), np.linalg.inv(-second)
+        of_y = value + 0.5 * slope @ mean + 0.5 * np.linalg.slogdet(2 * np.pi * cov)[1]
+        x = mean[: size - Q] + grid @ np.linalg.cholesky(cov[: size - Q, : size - Q]).T
+        switches = sum(log_switches(x[:, t * Q - Q : t * Q], z[t - 1], z[t]) for t in range(1, len(y)))
+        found.append(np.log(KNOWN["initial"][z[0]]) + of_y + special.logsumexp(logs + switches))
+    return special.logsumexp(found)
+
+
+def augmented(y, z, omega, x):
+    """log p(y, x, omega | z), the density of omega under PG(1, 0) left out."""
+    total, regression = plain.log_joint(KNOWN, y, z, x), np.arange(K - 1)
+    for t in range(1, len(y)):
+        psi = KNOWN["switching"] @ np.concatenate([x[t * Q - Q : t * Q], np.eye(K)[z[t - 1]]])
+        each = np.where(regression == z[t], 0.5, -0.5) * psi - np.log(2) - omega[t - 1] * psi**2 / 2
+        total += each[regression <= z[t]].sum()
+    return total
+
+
+def test_the_bound_is_that_of_its_laws_and_below_the_evidence():
+    """Sequences of 3, 2, 1 and 0 steps, entries missing, inputs: E[log p] + entropies summed over all paths, and the
+    log evidence; each of the three laws is the best given the others."""
+    with jax.enable_x64(True):
+        estep = vi.estep.mean_field(400, 1e-11)
+        of = vi.models.recurrent_slds(plain.D, K, Q, plain.M, persistence=A, estep=estep)
+        y, mask = plain.DATA
+        batch, known = vi.Minibatch((np.where(mask[..., None], y, 1e3), mask), None), of.prior({}).stats(KNOWN)
+        said = jax.jit(lambda known, batch: of.local_elbo({}, known, batch, KEY, estep))(known, batch)
+        values, local, probs = jax.tree.map(np.asarray, (said.per_group, said.local, said.local["z"].probs))
+    assert values[3] == 0.0
+    for n, steps in enumerate(plain.LENGTHS[:3]):
+        y, paths, tilt = plain.Y[n, :steps], all_paths(steps), local["omega"].negative_half_square[n, : steps - 1]
+        c = np.sqrt(-2 * tilt)
+        omega = np.tanh(c / 2) / (2 * c)
+        mean, precision = plain.normal_of(local["x"], n, steps)
+        cov = np.linalg.inv(precision)
+
+        def expected(omega, y=y, paths=paths, mean=mean, cov=cov):
+            terms = [plain.quadratic(lambda x, z=z: augmented(y, z, omega, x), mean.size) for z in paths]
+            return terms, np.array([v + s @ mean + 0.5 * (mean @ h @ mean + np.sum(h * cov)) for v, s, h in terms])
+
+        terms, each = expected(omega)
+        logs = np.log(KNOWN["initial"])[paths[:, 0]] + each
+        weights = np.exp(logs - special.logsumexp(logs))  # the best q(z)
+        entropy = 0.5 * np.linalg.slogdet(2 * np.pi * np.e * cov)[1] - np.sum(np.log(np.cosh(c / 2)) + tilt * omega)
+        np.testing.assert_allclose(values[n], special.logsumexp(logs) + entropy, rtol=1e-10)
+        smoothed = np.stack([weights @ (paths == k) for k in range(K)], 1)
+        np.testing.assert_allclose(probs[n, :steps], smoothed, rtol=1e-7)
+        slope, second = (np.tensordot(weights, np.array([term[i] for term in terms]), 1) for i in (1, 2))
+        np.testing.assert_allclose(precision, -second, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(mean, np.linalg.solve(-second, slope), rtol=1e-6)
+        way = RNG.normal(size=omega.shape)
+        np.testing.assert_allclose(np.sum(tilt * way), weights @ (expected(omega + way)[1] - each), rtol=1e-7)
+        exact = exact_evidence(y)
+        assert exact - 1.0 < values[n] < exact + 1e-9
+        assert steps == 1 or values[n] < exact - 0.1
+
+
+def test_quadrature_of_the_evidence_agrees_with_sums_without_recurrence(monkeypatch):
+    """Switches that do not depend on the path: the evidence is a sum of normals, with transitions as broken sticks."""
+    after = np.log([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.2, 0.3, 0.5]])
+    yes = np.exp([after[:, 0], after[:, 1] - np.log1p(-np.exp(after[:, 0]))])
+    monkeypatch.setitem(KNOWN, "switching", np.concatenate([np.zeros((2, Q)), special.logit(yes)], 1))
+    y, paths = plain.Y[0, :3], all_paths(3)
+    terms = [plain.quadratic(lambda x, z=z: plain.log_joint(KNOWN, y, z, x), 3 * Q) for z in paths]
+    prior = np.log(KNOWN["initial"])[paths[:, 0]] + after[paths[:, :-1], paths[:, 1:]].sum(1)
+    np.testing.assert_allclose(exact_evidence(y), plain.evidence(prior, terms), rtol=1e-10)
 
 
 def test_coordinate_ascent_never_loses_ground():
