@@ -7,7 +7,7 @@ from scipy.special import digamma, gammaln
 
 import vijax as vi
 from tests import programs
-from vijax.growing import documents
+from vijax.growing import documents, laps
 from vijax.growing.grow import _Growth
 
 
@@ -74,6 +74,18 @@ def test_topics_are_near_that_documents_have_together(growth: _Growth) -> None:
     np.testing.assert_allclose(found, n.T @ n / np.outer(*2 * [np.linalg.norm(n, axis=0)]), rtol=1e-4)
 
 
+def test_memoized_laps_report_the_bound_of_cavi() -> None:
+    """At their end, at their globals and words of each topic: a lap of `cavi` finds next to no more."""
+    parts = _Growth(make, lambda model: vi.memoized(model, num_parts=3), bars(0), 8, 8, 200, ())
+    parts.begin(jax.random.key(0), 3)
+    flat = lambda x: x.reshape(1, -1, *x.shape[2:])
+    whole = _Growth(make, vi.cavi, bars(0), 8, 8, 1, ())
+    batches = documents.merged_into_one(parts.batches)
+    batches = jax.tree.map(lambda x: x[None], batches)._replace(local=jax.tree.map(flat, parts.local))
+    again = laps.climb(whole.alg, parts.q, batches, jax.random.key(0), -np.inf, 1, 1)
+    np.testing.assert_allclose(parts.elbo, again.elbo, rtol=2e-5)
+
+
 def check_bars(fit: vi.Fit) -> None:
     assert fit.trace["in_use"][-1] == 6
     means = np.asarray(fit.posterior["topics"].mean())[:6]
@@ -96,6 +108,11 @@ def test_bars_are_found(start: int) -> None:
     if start == 1:  # else it ends with seven, two bars of them in pieces
         together = np.char.find(fit.trace["components"], " ") > 0
         assert np.any(fit.trace["accepted"] & together & (fit.trace["move"] == "birth"))
+
+
+@pytest.mark.slow
+def test_bars_are_found_by_memoized_laps() -> None:
+    check_bars(vi.grow(make, bars(0), key=jax.random.key(0), algorithm=lambda model: vi.memoized(model, num_parts=3)))
 
 
 def test_other_models_of_documents_are_refused() -> None:
