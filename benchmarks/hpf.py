@@ -3,6 +3,7 @@
     python benchmarks/hpf.py compare --others ../others/bin/python    # 15 minutes of CPU
     python benchmarks/hpf.py scale                                    # a minute, synthetic ratings
     python benchmarks/hpf.py steps                                    # two minutes: dense steps, and by items
+    python benchmarks/hpf.py cold                                     # two minutes: simulated users who took nothing
 
 The other Python has hpfrec and implicit. Sets: `ap` and 3,000 posts of `news20` (VIJAX_DATA), and 3,000 docstrings of
 installed packages: documents are users, their words items. `--sets citeulike-a` is who keeps which article at CiteULike
@@ -31,6 +32,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 import scipy.sparse as sp
 
 import vijax as vi
@@ -139,15 +141,20 @@ def popularity(kept: Any, seed: int) -> tuple[Factors, float]:
     return (np.ones((kept.shape[0], 1)), taken), 0.0
 
 
+def als(python: str) -> Way:
+    """ALS of `implicit`, the best of four settings."""
+    return best(python, "ALS", ALS, [*itertools.product((1.0, 10.0), (0.01, 10.0))])
+
+
 def compare(names: list[str], python: str | None, only: str) -> None:
     ways: dict[str, Way] = {"popularity": popularity}
     for feedback in ("implicit", "counts"):
         ways[f"`cavi`, {feedback}"] = ours(feedback, False)
     ways["`svi`, implicit"] = ours("implicit", True)
     if python is not None:
-        als, bpr = (itertools.product(*of) for of in (((1.0, 10.0), (0.01, 10.0)), ((0.01, 0.1), (0.01, 0.1))))
-        ways["hpfrec"] = theirs(python, HPFREC)
-        ways |= {"implicit, ALS": best(python, "ALS", ALS, [*als]), "implicit, BPR": best(python, "BPR", BPR, [*bpr])}
+        bpr = [*itertools.product((0.01, 0.1), (0.01, 0.1))]
+        ways |= {"hpfrec": theirs(python, HPFREC), "implicit, ALS": als(python)}
+        ways["implicit, BPR"] = best(python, "BPR", BPR, bpr)
     ways = {name: way for name, way in ways.items() if only in name}
     print("| set | users x items | ratings | by | NDCG@20 | recall@20 | CPU s |\n|---|---|---|---|---|---|---|")
     for name in names:
@@ -218,9 +225,50 @@ def steps() -> None:
         print(f"| {num_items:,} | {size:,} | {seen:,} | {found[0]:.0f} | {found[1]:.0f} |", flush=True)
 
 
+def newcomers(counts: Any, numbers: np.ndarray, num_new: int) -> dict[str, float]:
+    """NDCG@20 of all that the last users took, by fits of two components to the others alone: with their numbers, with
+    those of other users, without; and by popularity."""
+    counts = sp.csr_array(counts)
+    old, new = np.arange(counts.shape[0] - num_new), np.arange(counts.shape[0] - num_new, counts.shape[0])
+    rows, none = np.r_[0, new], sp.csr_array((num_new, counts.shape[1]), dtype=int)
+    # The first row is of training: users who all took nothing are refused.
+    nothing, hidden = sp.vstack([counts[[0]], none]).tocsr(), sp.vstack([0 * counts[[0]], counts[new]]).tocsr()
+    rank = lambda users, items: ranking(users, items, nothing, hidden).mean
+    found = {"popularity": rank(np.ones((len(rows), 1)), popularity(counts[old], 0)[0][1])}
+    mixed = numbers[np.random.default_rng(0).permutation(len(numbers))]
+    for name, known in (("without numbers", None), ("with numbers of other users", mixed), ("with numbers", numbers)):
+        width = 0 if known is None else known.shape[1]
+        users = lambda part, at, known=known: (
+            vi.data.read(part) if known is None else vi.models.with_covariates(part, known[at])
+        )
+        model = vi.models.hpf(2, counts.shape[1], num_covariates=width)
+        learnt = {"learn": vi.learn("user_weights", optimizer=optax.adam(0.05))} if width else {}
+        alg = vi.cavi(model, **learnt)
+        fit = vi.fit(alg, users(counts[old], old), num_steps=150, key=jax.random.key(0))
+        found[name] = rank(fit.predict(users(nothing, rows)), fit.posterior["items"].mean())
+    return found
+
+
+def cold(num_sets: int = 10) -> None:
+    """Two kinds of users, told apart by a number, beside one that says nothing; 200 in training, 200 who took
+    nothing; 60 items."""
+    found = []
+    for seed in range(num_sets):
+        rng, kind = np.random.default_rng(seed), np.arange(400) % 2
+        numbers = np.stack([kind - 0.5, rng.normal(size=400)], 1)
+        means, items = np.where(np.eye(2)[kind] > 0, 2.0, 0.1), rng.gamma(0.3, 0.3, (2, 60))
+        counts = rng.poisson(means * rng.gamma(2.0, 0.5, (400, 1)) @ items)
+        by_truth = ranking(means[200:], items.T, np.zeros((200, 60)), counts[200:]).mean
+        found.append({**newcomers(counts, numbers, 200), "by the truth": by_truth})
+    print("| by | NDCG@20 |\n|---|---|")
+    for name in found[0]:
+        scores = [one[name] for one in found]
+        print(f"| {name} | {np.mean(scores):.3f} ± {np.std(scores, ddof=1):.3f} |", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["compare", "scale", "steps"])
+    parser.add_argument("what", choices=["compare", "scale", "steps", "cold"])
     parser.add_argument("--sets", nargs="*", default=["ap", "news20", "docstrings"])
     parser.add_argument("--others", help="a Python in which hpfrec and implicit are installed")
     parser.add_argument("--only", default="", help="of compare, those whose names have this in them")
@@ -233,5 +281,7 @@ if __name__ == "__main__":
         compare(given.sets, given.others, given.only)
     elif given.what == "scale":
         scale(given.ratings)
+    elif given.what == "cold":
+        cold()
     else:
         steps()

@@ -10,14 +10,19 @@ from vijax.app.kinds.assemble import load_data
 from vijax.app.kinds.density_algorithm import read_by
 from vijax.app.look import Look, look_at_documents, look_at_graph, look_at_table
 from vijax.app.settings.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, resolved, schema
-from vijax.app.settings.sections import DocumentData, GraphData, TableData
+from vijax.app.settings.sections import DocumentData, GraphData, RatingData, TableData
 from vijax.app.settings.toml_source import find, read_overrides, read_toml
 from vijax.app.settings.typed_toml import settings, toml_value
 from vijax.data.tables.table import rows_of
 from vijax.files import write_text
 from vijax.terminal import printable
 
-LOOKS = {DocumentData: look_at_documents, TableData: look_at_table, GraphData: look_at_graph}
+LOOKS = {
+    DocumentData: look_at_documents,
+    RatingData: look_at_documents,
+    TableData: look_at_table,
+    GraphData: look_at_graph,
+}
 """The function that looks at the data of each section [data]."""
 
 
@@ -43,7 +48,7 @@ def _check(path: Path) -> None:
     """Raises ValueError where a fit would refuse the rows; documents have been read as a fit reads them."""
     config = load_config(path)
     listing = config.listing
-    if listing.source.section is DocumentData:
+    if issubclass(listing.source.section, DocumentData):
         return
     data = load_data(config)
     model = listing.build(config.model, data)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import optax
 
 from vijax import models
-from vijax.app.kinds.documents import DOCUMENTS
 from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.ratings import RATINGS
 from vijax.app.page.blocks import Block, Table
 from vijax.app.page.views import thinned
-from vijax.app.settings.options import chooser, model_section
+from vijax.app.settings.options import built, chooser, model_section
 from vijax.app.settings.sections import row_section
-from vijax.evaluate import hide, ranking
-from vijax.inference import estep
+from vijax.evaluate import hide, ranked, ranking
+from vijax.inference import estep, learning
 
 LEADING = 10
 """Items that stand for a component."""
@@ -23,6 +24,8 @@ MOST_READ = 2000
 """Most users whose ranking is compared with popularity."""
 RECOMMENDED = 10
 """Items that are recommended to each user."""
+RATE = 0.05
+"""Rate of Adam for the weights of features."""
 
 Settings = model_section(
     models.hpf,
@@ -37,8 +40,22 @@ Estep = chooser(
 Algorithm = row_section("cavi", "the message to the items", Estep)
 
 
+def build(settings: Any, data: Data) -> Any:
+    """The model, which reads what is known of users and items."""
+    users, items = (getattr(data.train, name, None) for name in ("users", "items"))
+    known = {"features": items.x[: len(data.names)]} if items is not None else {}
+    return built(settings, data, num_covariates=len(users.columns) if users is not None else 0, **known)
+
+
+def learns(settings: Any, data: Data) -> Any:
+    """The weights of features, where there are any."""
+    found = {"users": "user_weights", "items": "feature_weights"}
+    names = [weights for name, weights in found.items() if getattr(data.train, name, None) is not None]
+    return learning.learn(*names, optimizer=optax.adam(RATE)) if names else ()
+
+
 def describe(seen: Seen) -> list[Block]:
-    """The items of each component, and how well hidden items are found, beside popularity."""
+    """The items of each component, what features say, and how well hidden items are found, beside popularity."""
     items, names = np.asarray(seen.point("items"), np.float64), seen.data.names
     train = seen.data.train if seen.data.test is None else seen.data.test
     sample = train[thinned(train.num_documents, MOST_READ)]
@@ -48,21 +65,38 @@ def describe(seen: Seen) -> list[Block]:
     for k in np.argsort(-share, kind="stable"):
         best = np.argsort(-items[:, k], kind="stable")[:LEADING]
         rows.append([int(k), 100 * float(share[k]), ", ".join(names[i] for i in best)])
-    return [Table(f"{len(rows)} components", ["", "per cent of counts", "items"], rows), *_rankings(seen, sample)]
+    components = Table(f"{len(rows)} components", ["", "per cent of counts", "items"], rows)
+    return [components, *_features(seen), *_rankings(seen, sample)]
+
+
+def _features(seen: Seen) -> Iterator[Table]:
+    """The components that each number of users, or of items, raises most and least."""
+    for name, weights in (("users", "user_weights"), ("items", "feature_weights")):
+        if (table := getattr(seen.data.train, name, None)) is None:
+            continue
+        times = np.exp(np.asarray(seen.fit.state.hyper[weights], np.float64))
+        rows = []
+        for column, of in zip(table.columns, times, strict=True):
+            most, least = int(of.argmax()), int(of.argmin())
+            rows.append([column, most, float(of[most]), least, float(of[least])])
+        header = ["", "component", "times most", "component", "times least"]
+        about = "One standard deviation more multiplies the expected weights before anything was taken."
+        yield Table(f"What is known of {name}", header, rows, about)
 
 
 def _rankings(seen: Seen, sample: Any) -> list[Block]:
     if not np.any(np.diff(sample.indptr) > 1):
         return []
-    kept, hidden = hide(sample.to_scipy())
+    left, hidden = hide(sample.to_scipy())
+    kept = left if sample.covariates is None else models.with_covariates(left, sample.covariates)
     popular = np.asarray(seen.data.train.to_scipy().sum(axis=0), float).reshape(-1, 1)
     ways = (
         ("this model", seen.fit.predict(kept), seen.point("items")),
-        ("how often items are taken", np.ones((kept.shape[0], 1)), popular),
+        ("how often items are taken", np.ones((left.shape[0], 1)), popular),
     )
     rows = []
     for name, users, items in ways:
-        found = ranking(users, items, kept, hidden)
+        found = ranking(users, items, left, hidden)
         rows.append([name, found.mean, found.recall])
     about = "A fifth of each user's items were hidden; " + (
         "these users were not seen in training." if seen.data.test is not None else "training has seen them all."
@@ -72,11 +106,18 @@ def _rankings(seen: Seen, sample: Any) -> list[Block]:
 
 def transform(seen: Seen, users: Any, tell: Tell) -> Found:
     """The items that each user would take next, best first, and the weights of components."""
-    names, number = np.asarray(seen.data.names, object), min(RECOMMENDED, len(seen.data.names))
-    found = models.recommend(seen.fit, users, number).items
+    import scipy.sparse
+
+    more = getattr(seen.data.train, "new_items", ())
+    names, items = np.asarray([*seen.data.names, *more], object), np.asarray(seen.point("items"))
+    if more:
+        items = np.concatenate([items, models.new_items(seen.fit, seen.data.train.items.x[len(items) :]).mean()])
+    weights, taken = seen.fit.predict(users), scipy.sparse.csr_array(users.to_scipy())
+    taken.resize(taken.shape[0], len(items))
+    found = ranked(weights, items, taken, min(RECOMMENDED, len(items))).items
     tell(len(found))
     columns = {f"item_{r + 1}": np.where(ids >= 0, names[ids], "") for r, ids in enumerate(found.T)}
-    return {**columns, "weight": seen.fit.predict(users)}
+    return {**columns, "weight": weights}
 
 
 # --- users and items in the place of documents and words ------------------------------------------------------------
@@ -95,7 +136,16 @@ def in_short(data: Data) -> str:
     return f"{train.num_documents:,} users, {len(data.names):,} items, taken {train.num_tokens:,} times{held_out}"
 
 
-SOURCE = DOCUMENTS._replace(describe=in_short, tiles=tiles, results="recommendations", columns=("user", "taken"))
+SOURCE = RATINGS._replace(describe=in_short, tiles=tiles, results="recommendations", columns=("user", "taken"))
 LISTING = Listing(
-    Settings, SOURCE, Algorithm, describe, unit="user", per="user", transform=transform, predicts="item_1"
+    Settings,
+    SOURCE,
+    Algorithm,
+    describe,
+    build=build,
+    learns=learns,
+    unit="user",
+    per="user",
+    transform=transform,
+    predicts="item_1",
 )

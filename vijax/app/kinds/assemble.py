@@ -65,7 +65,7 @@ def settled(config: Config, data: Data) -> Config:
 
 def make_algorithm(config: Config, data: Data) -> Algorithm:
     """The algorithm that [model] and [algorithm] describe, for these data."""
-    model, learn = config.listing.build(config.model, data), getattr(config.model, "learn", ())
+    model, learn = config.listing.build(config.model, data), config.listing.learns(config.model, data)
     return MAKERS.get(type(config.algorithm), _composed)(model, config.algorithm, learn)
 
 

@@ -226,7 +226,7 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
     own way."""
     check_names(config, entries)
     given = config.data
-    free = DocumentData(path="docstrings", held_out=given.held_out, split_seed=given.split_seed)
+    free = type(given)(path="docstrings", held_out=given.held_out, split_seed=given.split_seed)
     if given.path != "docstrings" or given == free:
         return
     name = next(name for name, value in flatten(given).items() if value != getattr(free, name))

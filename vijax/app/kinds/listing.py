@@ -146,6 +146,8 @@ class Listing:
       no_transform: the remedy where there is no `transform`.
       drawing: the way in which it draws tables; None for models of documents and graphs, and for densities.
       needs_rows: True where the model, or its results for new data, are made of the training rows themselves.
+      learns: ([model], data) -> the points that are learnt, as `learn` of an algorithm takes them; by default those
+        that the setting `learn` names.
     """
 
     settings: type
@@ -165,6 +167,7 @@ class Listing:
     no_transform: str = ""
     drawing: Drawing | None = None
     needs_rows: bool = False
+    learns: Callable[[Any, Data], Any] = lambda settings, data: getattr(settings, "learn", ())
 
     @property
     def name(self) -> str:

@@ -250,7 +250,7 @@ def named(config: Config) -> Config:
     return named_at_fit(dataclasses.replace(config, **changed))
 
 
-PATHS = {"data": ("path", "vocabulary"), "model": ("file",)}
+PATHS = {"data": ("path", "vocabulary", "user_features", "item_features"), "model": ("file",)}
 """Settings that are paths."""
 
 

@@ -89,6 +89,22 @@ class DocumentData:
 
 
 @dataclasses.dataclass(frozen=True)
+class RatingData(DocumentData):
+    """[data]: who took what, as documents and their words, and what is known of users and of items."""
+
+    user_features: str | None = setting(
+        None,
+        "table of numbers that are known of users, for those who took little or nothing: a column user, and a row for "
+        "each; csv, parquet, ...",
+    )
+    item_features: str | None = setting(
+        None,
+        "table of numbers that are known of items, a column item and a row for each; items that nobody took in "
+        "training are recommended by them",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class TableData:
     """[data]: a table of numbers, and which of its columns are what."""
 

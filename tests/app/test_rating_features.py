@@ -1,0 +1,143 @@
+"""Runs of `hpf` with tables of what is known of users and of items."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tyro")
+pytest.importorskip("matplotlib")
+
+import vijax as vi
+from vijax.app.cli import main
+from vijax.app.kinds.ratings import FEATURES
+
+
+def write(path, header, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return str(path)
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two kinds of users and of items: users take items of their kind; ten users took nothing, two items are new."""
+    folder, rng = tmp_path_factory.mktemp("ratings"), np.random.default_rng(0)
+    kind = np.arange(110) % 2
+    rates = np.where(kind[:, None] == np.arange(16) % 2, 1.0, 0.05)
+    taken = rng.poisson(rates) * (np.arange(110) < 100)[:, None]
+    write(folder / "ratings.csv", ["user", "item"], [[f"u{u:03}", f"i{i}"] for u, i in np.argwhere(taken)])
+    numbers = 30 + 10 * kind + rng.normal(size=110)
+    # In another order than the data, with a column of text
+    write(folder / "users.csv", ["sex", "age", "user"], [["F", numbers[u], f"u{u:03}"] for u in range(109, -1, -1)])
+    write(folder / "items.csv", ["item", "length"], [[f"i{i}" if i < 16 else f"new{i % 2}", i % 2] for i in range(18)])
+    return folder
+
+
+def fit(folder, name, epochs, *more):
+    tables = [f"data.user_features={folder / 'users.csv'}", f"data.item_features={folder / 'items.csv'}"]
+    settings = ["model.num_components=2", "evaluate_every=0", f"num_epochs={epochs}", *tables, *more]
+    given = "--data", str(folder / "ratings.csv"), "--out", str(folder / name)
+    return main(["fit", "hpf", *given, "--set", *settings])
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    assert fit(folder, "run", 60) == 0
+    return folder / "run"
+
+
+def test_users_who_took_nothing_and_items_that_nobody_took_are_recommended(run):
+    rows = {row["user"]: row for row in read(run / "recommendations.csv")}
+    assert len(rows) == 110
+    for u in range(100, 110):
+        best = [rows[f"u{u:03}"][f"item_{r}"] for r in range(1, 10)]
+        assert sum(int(name[-1]) % 2 == u % 2 for name in best) >= 7  # nine are of this kind, nine of the other
+        assert f"new{u % 2}" in best[:3]
+    text = (run / "summary.txt").read_text()
+    assert "What is known of users" in text
+    assert "What is known of items" in text
+    weights = vi.load(run).fit.state.hyper["user_weights"]
+    assert weights.shape == (1, 2)  # text is no number
+    assert np.ptp(weights) > 1
+
+
+def test_a_run_that_goes_on_comes_to_the_same_end(folder, run, capsys):
+    assert fit(folder, "parts", 20) == 0
+    assert "The column 'sex' is left out: 'F' in line 2 is not a number." in capsys.readouterr().err
+    settings = folder / "parts" / "config.toml"
+    settings.write_text(settings.read_text().replace("num_epochs = 20", "num_epochs = 60"))
+    assert main(["resume", str(folder / "parts")]) == 0
+    one, other = (vi.load(folder / name).fit.state for name in ("run", "parts"))
+    np.testing.assert_array_equal(one.hyper["feature_weights"], other.hyper["feature_weights"])
+    np.testing.assert_array_equal(one.posterior["items"].shape, other.posterior["items"].shape)
+
+
+def test_other_users_are_asked_about(folder, run, capsys):
+    """Without the ratings of training; the table of users may have grown, that of items is kept."""
+    moved = {name: (folder / name).read_text() for name in ("ratings.csv", "items.csv", "users.csv")}
+    try:
+        (folder / "ratings.csv").unlink()
+        (folder / "items.csv").unlink()
+        (folder / "users.csv").write_text(moved["users.csv"] + "M,30.0,anna\nM,40.0,otto\n")
+        path = write(folder / "others.csv", ["user", "item", "count"], [["anna", "i0", 1], ["otto", "i1", 0]])
+        assert main(["transform", str(run), "--data", path, "--out", str(folder / "found.csv")]) == 0
+        anna, otto = read(folder / "found.csv")
+        assert (anna["user"], otto["user"]) == ("anna", "otto")
+        assert "new0" in anna.values()
+        assert "new1" in otto.values()
+        assert "i0" not in anna.values()
+        (folder / "users.csv").write_text(moved["users.csv"])
+        capsys.readouterr()
+        assert main(["transform", str(run), "--data", path, "--out", str(folder / "more.csv")]) == 2
+        assert "expected a row for each user of the data, got none for 'anna', 'otto'" in capsys.readouterr().err
+    finally:
+        for name, text in moved.items():
+            (folder / name).write_text(text)
+
+
+def test_what_a_run_keeps_may_be_damaged(run, capsys):
+    path = run / FEATURES
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(whole[:100])
+        assert main(["summary", str(run)]) in (0, 2)
+        with pytest.raises(ValueError, match=rf"{FEATURES}: damaged .*write it again: vijax resume"):
+            vi.load(run)
+    finally:
+        path.write_bytes(whole)
+
+
+WRONG = {
+    "unknown": ("user,age\nu000,3\n", "expected a row for each user of the data, got none for 'u001', 'u002'"),
+    "missing": ("user,age\nu000,3\nu001,\n", "a missing value in line 3 of column 'age' (1 such)"),
+    "twice": ("user,age\nu000,3\nu001,4\nu000,5\n", "expected a row for each user, got 'u000' again in line 4"),
+    "no users": ("id,age\nu000,3\n", "expected the column user, got the columns id, age"),
+    "text": ("user,age\nu000,old\n", "expected columns of numbers, got text in 'age'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_tables_are_named(name, folder, capsys):
+    text, message = WRONG[name]
+    (folder / "wrong.csv").write_text(text)
+    assert fit(folder, "none", 1, f"data.user_features={folder / 'wrong.csv'}") == 2
+    assert message in capsys.readouterr().err
+    assert not (folder / "none").exists()
+
+
+def test_a_changed_table_is_noticed(folder, run, capsys):
+    text = (folder / "items.csv").read_text()
+    try:
+        (folder / "items.csv").write_text(text.replace("i0,0", "i0,1"))
+        assert main(["resume", str(run)]) == 2
+        assert "the data are not those the run began with" in capsys.readouterr().err
+    finally:
+        (folder / "items.csv").write_text(text)
+    assert json.loads((run / "data.json").read_text())["documents"] == 90
