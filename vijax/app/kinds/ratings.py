@@ -121,7 +121,7 @@ def load(config: Any) -> Data:
 
 
 def _known(config: Any, data: Data) -> tuple[Table | None, Table | None]:
-    """What is known of other users, from the table of the run as it is now, and of the run's items."""
+    """The numbers of other users, from the table of the run as it is now, and of the run's items."""
     kept, items = getattr(data.train, "users", None), getattr(data.train, "items", None)
     if kept is None:
         return None, items
