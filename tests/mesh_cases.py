@@ -80,7 +80,8 @@ CASES = {
     # Mixtures, chains, hierarchies.
     "mixture by cavi": Case(of(vi.cavi, mixture), Y, {"restarts": 3}),
     "mixture by em": Case(of(vi.em, axis_cases.wisharts), Y),
-    "mixture by memoized": Case(of(vi.memoized, mixture, num_parts=4), Y),
+    "mixture by memoized": Case(of(vi.memoized, mixture, num_parts=4), Y, {"restarts": 2}),
+    "mixture by memoized, alone": Case(of(vi.memoized, mixture, num_parts=4), Y),
     "mixture by svi": Case(of(vi.svi, mixture, average_after=5), Y, FEW | {"tol": 1e-3}),
     "mixture by ssvi": Case(of(vi.ssvi, mixture, **AT_HALF), Y, THIRD),
     "mixture, backtracking": Case(of(vi.cavi, mixture, step_size=vi.step_size.backtracking()), Y),

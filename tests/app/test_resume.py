@@ -211,7 +211,7 @@ def test_a_signal_stops_it_cleanly_and_says_how_to_go_on(config, long_unbroken, 
     assert process.returncode == 130, errors
     assert f"vijax resume {out}" in printed
     assert "Traceback" not in errors
-    assert errors.count("interrupted: finishing the current chunk") == 1
+    assert errors.count("interrupted: finishing what is under way") == 1
     process = spawn(["resume", out], config)
     _, errors = process.communicate(timeout=1200)
     assert process.returncode == 0, errors

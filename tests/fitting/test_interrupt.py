@@ -54,7 +54,7 @@ def test_where_python_answers_nothing_is_added():
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", HEARD], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, (done.stderr, time.monotonic() - began)
-    assert done.stderr == "interrupted: finishing the current chunk; press again to stop at once\n"
+    assert done.stderr == "interrupted: finishing what is under way; press again to stop at once\n"
     assert done.stdout == ""
 
 

@@ -1,5 +1,6 @@
 """Births, merges and deletes: small cases by hand in float64, and what a run must keep."""
 
+import signal
 from typing import Any
 
 import jax
@@ -109,6 +110,15 @@ def test_empty_slots_are_not_in_use_and_a_callback_stops() -> None:
     )
     assert stopped.status is vi.Status.STOPPED
     assert len(stopped.trace["move"]) == 3
+
+
+def test_ctrl_c_lets_the_move_under_way_finish() -> None:
+    """Wherever Python hears it: an exception would be lost where it came in the garbage collector."""
+    press = lambda p: p.accepted and p.move == "birth" and signal.raise_signal(signal.SIGINT)
+    fit = vi.grow(line, clusters(), key=jax.random.key(0), callbacks=[press])
+    assert fit.status is vi.Status.INTERRUPTED
+    assert fit.trace["move"].tolist() == ["start", "birth", "end"]
+    assert np.isfinite(fit.trace["elbo"][-1])
 
 
 # --- small cases by hand -------------------------------------------------------------------------------------------

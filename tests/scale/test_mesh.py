@@ -94,7 +94,7 @@ for devices in (2, None):
 """
 
 
-@pytest.mark.parametrize("name", ["lda by svi, warm", "locals that go on by cavi"])
+@pytest.mark.parametrize("name", ["lda by svi, warm", "locals that go on by cavi", "mixture by memoized, alone"])
 def test_a_fit_goes_on_on_another_number_of_devices(name):
     """From a checkpoint, which is of no number of devices: on two of them, and on one without a mesh."""
     for line in on_devices(GOING_ON.format(name=name)).splitlines():
@@ -112,11 +112,20 @@ where = place(vi.scale.mesh(8), state)
 there = where.state(state)
 shapes = lambda x: {s.data.shape[0] for s in x.addressable_shards}
 print(shapes(there.beside["warm"].local), shapes(there.posterior["topics"].concentration))
+state = fitted("lda by memoized", None).state
+where = place(vi.scale.mesh(8), state)
+there = where.state(state)
+again = where.state(there)
+sizes = [{s.data.shape for s in x["topics"].concentration.addressable_shards} for x in again.messages[::3]]
+print(*sizes, all(map(np.array_equal, jax.tree.leaves(state.messages), jax.tree.leaves(where.plain(again).messages))))
 """
 
 
-def test_warm_starts_are_split_and_topics_are_whole():
-    assert on_devices(SPLIT).strip() == "{5} {4}"
+def test_warm_starts_and_messages_of_parts_are_split_and_topics_are_whole():
+    """Of four parts each device keeps 20 of the 4 x 40 entries of a message, and of the globals at its last visit."""
+    warm, parts = on_devices(SPLIT).splitlines()
+    assert warm == "{5} {4}"
+    assert parts == "{(4, 20)} {(4, 20)} True"
 
 
 ONCE = """
@@ -143,6 +152,7 @@ SENT = {
     "hmm by cavi": {"all-reduce"},
     "autoencoder by aevb": {"all-reduce"},
     "gp by pg_svi, memory": {"all-reduce", "all-gather"},  # the numbers of the sites
+    "lda by memoized": {"all-reduce", "all-gather"},  # slices of messages
 }
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-FINISHING = "interrupted: finishing the current chunk; press again to stop at once"
+FINISHING = "interrupted: finishing what is under way; press again to stop at once"
 BUSY = "interrupted: XLA is compiling (or computing); the run stops when that is done; press again to stop at once"
 STOPPED_AT_ONCE = 130
 

@@ -4,6 +4,7 @@ Sudderth 2015)."""
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from vijax.arguments import Size
 from vijax.checks import check_key, require, require_integers
 from vijax.contract.model import Model
 from vijax.families import MarkovChain, Product
+from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.loader import as_loader
 from vijax.fitting.loop import stacked
 from vijax.fitting.result import Fit
@@ -90,7 +92,8 @@ def grow(
     Returns:
       A `Fit` of the model of so many slots; components are in order of their sizes, empty slots last. Its trace has an
       entry for each move that was tried, in the fields of `vijax.growing.Proposal`; the first is the start, the last
-      the end. `fit.trace["in_use"][-1]` is the number of components that hold data.
+      the end. `fit.trace["in_use"][-1]` is the number of components that hold data. A Ctrl-C lets the move under way
+      finish; the fit is then of what was accepted before, and `fit.status` says that it was interrupted.
 
     Raises:
       ValueError: an algorithm other than these; more components at the start than `most`; a model without slots.
@@ -107,23 +110,24 @@ def grow(
     size = max(LEAST_SLOTS, 1 << (2 * start - 1).bit_length()) if slots is None else slots
     size = min(size, most)
     require(start <= size, "start", f"at most the number of slots, {size}", start, "Raise most, or slots.")
-    growth = _Growth(make, algorithm, data, size, most, laps_each, callbacks)
-    key_start, key_rounds = jax.random.split(key)
-    growth.begin(key_start, start)
-    quiet, round_ = 0, 0
-    while quiet < patience and not growth.stopped:
-        before = growth.accepted
-        if quiet == 0:  # they are the same moves again, where nothing was accepted
-            growth.sort()
-            growth.merges()
-            growth.deletes()
-            growth.entries()
-        growth.births(jax.random.fold_in(key_rounds, round_), quiet)
-        quiet = 0 if growth.accepted > before else quiet + 1
-        round_ += 1
-    if trim:
-        growth.trim()
-    return growth.end()
+    with interrupt_flag() as interrupted:
+        growth = _Growth(make, algorithm, data, size, most, laps_each, callbacks, interrupted)
+        key_start, key_rounds = jax.random.split(key)
+        growth.begin(key_start, start)
+        quiet, round_ = 0, 0
+        while quiet < patience and not growth.stopped:
+            before = growth.accepted
+            if quiet == 0:  # they are the same moves again, where nothing was accepted
+                growth.sort()
+                growth.merges()
+                growth.deletes()
+                growth.entries()
+            growth.births(jax.random.fold_in(key_rounds, round_), quiet)
+            quiet = 0 if growth.accepted > before else quiet + 1
+            round_ += 1
+        if trim:
+            growth.trim()
+        return growth.end()
 
 
 class _Growth:
@@ -138,9 +142,11 @@ class _Growth:
         most: int,
         laps_each: int,
         callbacks: Sequence[Callable[[Proposal], Any]],
+        interrupted: threading.Event | None = None,
     ):
         self.make, self.algorithm, self.most, self.laps_each = functools.cache(make), algorithm, most, laps_each
-        self.callbacks, self.stopped, self.accepted = callbacks, False, 0
+        self.callbacks, self.is_told_to_stop, self.accepted = callbacks, False, 0
+        self.interrupted = interrupted or threading.Event()
         self.proposals: list[Proposal] = []
         self.alg = self._algorithm(size)
         loader = as_loader(data, self.alg.spec.model, None, 0, self.alg.spec.messages.num_parts)
@@ -154,6 +160,11 @@ class _Growth:
         self.q: Product
         self.local = restarts.first_words(self.alg.spec.model, self.batches) if self.of_documents else None
         self.elbo = -np.inf
+
+    @property
+    def stopped(self) -> bool:
+        """True where no more moves are wanted: a callback or a Ctrl-C said so."""
+        return self.is_told_to_stop or self.interrupted.is_set()
 
     # --- the start and the end ------------------------------------------------------------------------------------
     def begin(self, key: PRNGKeyArray, start: int) -> None:
@@ -182,7 +193,8 @@ class _Growth:
         self._settle()
         self._note("end", (), self.elbo - before, True, 0)
         state = state_at(self.alg.spec, tree.as_arrays(self.alg.spec.model.hyper), self.q)
-        status = Status.STOPPED if self.stopped else Status.CONVERGED
+        status = Status.STOPPED if self.is_told_to_stop else Status.CONVERGED
+        status = Status.INTERRUPTED if self.interrupted.is_set() else status
         columns = zip(*self.proposals, strict=True)
         trace = {name: _column(name, x) for name, x in zip(Proposal._fields, columns, strict=True)}
         steps = np.cumsum(trace["laps"])
@@ -249,7 +261,7 @@ class _Growth:
             slot = left.pop(0)
             for pieces, by_row in ways:
                 key_birth, number = jax.random.fold_in(key, number), number + 1
-                if self.counts[slot] < (2 if by_row else 2 * pieces):
+                if self.stopped or self.counts[slot] < (2 if by_row else 2 * pieces):
                     continue
                 by_slot = by_row and not (self.of_documents or self.is_chain)
                 seed = self._row_of(key_birth, slot, quiet > 0) if by_slot else int(by_row) - 1
@@ -461,7 +473,7 @@ class _Growth:
         proposal = Proposal(move, components, gain, accepted, self.elbo, len(self.used), self.num_slots, taken)
         self.proposals.append(proposal)
         asked = [callback(proposal) for callback in self.callbacks]
-        self.stopped |= any(asked)
+        self.is_told_to_stop |= any(asked)
 
     def _algorithm(self, size: int) -> Algorithm:
         alg = self.algorithm(self.make(size))

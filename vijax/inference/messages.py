@@ -112,6 +112,11 @@ class by_part(Messages):
 
     num_parts: int  # type: ignore[misc]
 
+    @property
+    def table(self) -> Table:
+        """How messages of all parts are kept."""
+        return WHOLE
+
     def check(self, spec: Spec) -> None:
         require_integers(num_parts=self.num_parts)
         remedy = "Use vijax.pg_svi(model, memory=True): the sites are the messages, one for each observation."
@@ -139,7 +144,7 @@ class by_part(Messages):
 
     def look(self, spec: Spec, memory: Parts, batch: Minibatch, q: Product) -> Product:
         """See `Messages`: the globals as they stand, or where they are going."""
-        return memory.ahead(self._part(batch), q).prepared() if _looks_ahead(spec) else q
+        return memory.ahead(self._part(batch), q, self.table).prepared() if _looks_ahead(spec) else q
 
     def all(self, spec: Spec, memory: Parts, batch: Minibatch, at: At, message: Message) -> tuple[Parts, Message]:
         """See `Messages`. The term that couples the globals belongs to no part, and is computed anew at every step."""
@@ -148,9 +153,12 @@ class by_part(Messages):
         excess = tree.subtract(q.only(natural), at.prior.only(natural))
         total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
         if _looks_ahead(spec):
-            value, memory = moved_back(natural, value, spec.point(at.there), stats), memory.visited(index, q)
+            value, memory = (
+                moved_back(natural, value, spec.point(at.there), stats),
+                memory.visited(index, q, self.table),
+            )
         known = natural, excess, value, stats, said.num_groups, total
-        parts, natural, value = memory.recall(index, *known, at_once, _is_exact(spec))
+        parts, natural, value = memory.recall(index, *known, at_once, _is_exact(spec), self.table)
         if (coupling := spec.model.global_elbo) is not None:
             once, slope = jax.value_and_grad(lambda part: coupling(at.hyper, {**stats, **part}))(
                 {name: stats[name] for name in natural}
@@ -181,6 +189,26 @@ def _is_exact(spec: Spec) -> bool:
 
 
 # --- the memory of parts ------------------------------------------------------------------------------------------
+class Table:
+    """The arrays of B parts as one, with a leading axis of B, whole on this device. `like` is an array of the shape of
+    that of one part."""
+
+    def at(self, every: Float[Array, "B ..."], index: Int[Array, ""], like: Array) -> Array:
+        """That of one part."""
+        return every[index]
+
+    def put(self, every: Float[Array, "B ..."], index: Int[Array, ""], one: Array) -> Float[Array, "B ..."]:
+        """All of them, that of one part replaced."""
+        return every.at[index].set(one.astype(every.dtype))
+
+    def sum(self, every: Float[Array, "B ..."], like: Array) -> Array:
+        """The sum of those of all parts."""
+        return jnp.sum(every, 0)
+
+
+WHOLE = Table()
+
+
 class Parts(NamedTuple):
     """The memory of all parts."""
 
@@ -191,16 +219,17 @@ class Parts(NamedTuple):
     # The globals as they stood at its last visit, like `natural`; None where no part looks ahead
     visited_at: Product | None
 
-    def ahead(self, index: Int[Array, ""], q: Product) -> Product:
+    def ahead(self, index: Int[Array, ""], q: Product, table: Table = WHOLE) -> Product:
         """The globals further on the way that a part has seen them go; as they stand, until all parts were visited. A
         parameter that would have left the domain at twice the distance stays, so that none comes near the edge."""
         far = jnp.where(jnp.all(self.groups > 0), 2 * AHEAD, 0.0)
-        there = tree.apply(lambda x, every: x + far.astype(x.dtype) * (x - every[index]), q, self.visited_at)
+        on = lambda x, every: x + far.astype(x.dtype) * (x - table.at(every, index, x))
+        there = tree.apply(on, q, self.visited_at)
         return tree.mix(0.5, q, retract(there, q, q, jnp.zeros(())).posterior)
 
-    def visited(self, index: Int[Array, ""], q: Product) -> Parts:
+    def visited(self, index: Int[Array, ""], q: Product, table: Table = WHOLE) -> Parts:
         """The memory once a part was visited with the globals at q."""
-        return self._replace(visited_at=tree.apply(lambda every, x: every.at[index].set(x), self.visited_at, q))
+        return self._replace(visited_at=tree.apply(lambda every, x: table.put(every, index, x), self.visited_at, q))
 
     def recall(
         self,
@@ -213,6 +242,7 @@ class Parts(NamedTuple):
         num_groups: Any,
         at_once: bool,
         keeps_better: bool,
+        table: Table = WHOLE,
     ) -> tuple[Parts, Product, Float[Array, ""]]:
         """The memory with the message of one part replaced; the message and the bound of all the data.
 
@@ -229,24 +259,25 @@ class Parts(NamedTuple):
           keeps_better: where the bound is linear, True if the part keeps the locals that it remembers where they are
             better at these globals than the new ones: an E-step may find another optimum. That is only right if the
             bound is exactly linear at fixed locals and `value` is that of the locals behind `natural`.
+          table: how messages are kept.
         """
-        old = tree.apply(lambda x: x[index], self.natural.only(natural))
+        remembered = self.natural.only(natural)
+        old = tree.apply(lambda every, one: table.at(every, index, one), remembered, natural)
         constant = value - _dot(natural, stats) if at_once else value
         if at_once and keeps_better:
             rounding = ROUNDING * jnp.finfo(value.dtype).eps * jnp.abs(value)
             kept = (self.groups[index] > 0) & (_dot(old, stats) + self.constant[index] > value + rounding)
             natural = tree.select(kept, old, natural)
             constant = jnp.where(kept, self.constant[index], constant)
-        put = lambda every, one: every.at[index].set(one.astype(every.dtype))
-        replaced = tree.apply(put, self.natural.only(natural), natural)
+        replaced = tree.apply(lambda every, one: table.put(every, index, one), remembered, natural)
         parts = self._replace(
             natural=self.natural.replace(replaced),
-            constant=put(self.constant, constant),
-            groups=put(self.groups, jnp.asarray(groups)),
+            constant=self.constant.at[index].set(constant.astype(self.constant.dtype)),
+            groups=self.groups.at[index].set(jnp.asarray(groups, self.groups.dtype)),
         )
         seen = jnp.sum(parts.groups)
         unseen = 1 - seen / num_groups
-        known = tree.apply(lambda x: jnp.sum(x, 0), replaced)
+        known = tree.apply(table.sum, replaced, natural)
         total = tree.apply(lambda x, y: x + jnp.where(unseen > 0, unseen * y, 0.0), known, excess)
         bound = (_dot(known, stats) if at_once else 0.0) + jnp.sum(parts.constant)
         return parts, total, num_groups / jnp.maximum(seen, 1) * bound

@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 from vijax.contract.batch import Documents, Minibatch
 from vijax.data.minibatch import Share
 from vijax.inference.compose import Algorithm, of_spec
+from vijax.inference.messages import Parts, by_part
 from vijax.inference.step_size import by_share
 from vijax.inference.wrappers.beside import Warm
 from vijax.inference.wrappers.wrapper import wrap
@@ -21,6 +22,7 @@ from vijax.scale import arrays, watch
 from vijax.scale.devices import checked
 from vijax.scale.processes import agreed, from_first, require_alike
 from vijax.scale.row_files import StoredRows
+from vijax.scale.split_parts import by_split_part, joined, places_of, sliced
 from vijax.scale.steps import on_mesh
 from vijax.topics.own_words import OwnWords
 from vijax.tree import on_device
@@ -69,8 +71,8 @@ class Here:
 @dataclasses.dataclass(frozen=True)
 class There:
     """The devices of a mesh. Batches are padded to a number of groups that they divide, and split. Of a state they
-    split what has a row for each group of the data, with padding: locals that are carried, and warm starts; the rest is
-    whole on each.
+    split what has a row for each group of the data, with padding: locals that are carried, and warm starts. They split
+    the messages of parts, by entries, unless other processes have some of the devices. The rest is whole on each.
 
     Attributes:
       mesh: the devices.
@@ -93,6 +95,8 @@ class There:
             (batch,) = loader.batches(0, 1)
             here = np.shape(jax.tree.leaves(batch.data)[0])[0]
             spec = spec._replace(step_size=spec.step_size.of(here / spec.model.form.num_groups))
+        if self._splits(spec.messages):
+            spec = spec._replace(messages=by_split_part(spec.messages.num_parts, axis=self.axis))
         same = of_spec(spec)
         for wrapper in alg.wrappers:
             same = wrap(same, wrapper)
@@ -115,37 +119,45 @@ class There:
         """See `Here`."""
         if self.is_shared:
             watch.ENTERED.mark()
-        split, whole = self._at(P(*(None,) * self.lead, self.axis)), self._at(P())
-        runs = state.states if self.lead else state
+        lead = (None,) * self.lead
+        split, slices, whole = (self._at(P(*axes)) for axes in ((*lead, self.axis), (*lead, None, self.axis), ()))
+        runs = self._runs(state)
         more = lambda x: _with_rows(x, -len_of(x, self.lead) % self.mesh.size, self.lead)
         tables = jax.tree.map(more, tables_of(runs))
-        places = with_tables(
-            jax.tree.map(lambda _: whole, with_tables(runs, None)), jax.tree.map(lambda _: split, tables)
-        )
+        if is_split := self._splits(runs.messages):
+            runs = runs._replace(messages=sliced(runs.messages, self.mesh.size, self.lead))
+        places = jax.tree.map(lambda _: whole, with_tables(runs, None))
+        places = with_tables(places, jax.tree.map(lambda _: split, tables))
+        if is_split:
+            places = places._replace(messages=places_of(runs.messages, slices, whole))
         runs = with_tables(runs, tables)
         if not self.lead:
             return self._put(runs, places)
         others = jax.tree.map(lambda _: whole, state._replace(states=None))
-        return self._put(state._replace(states=runs), others._replace(states=places))
+        return self._put(self._with(state, runs), others._replace(states=places))
 
     def shared(self, state: Any, **said: Any) -> Any:
         """See `Here`. What is whole in every process is that of process 0: another machine may round otherwise."""
         if not self.is_shared:
             return _read(state)
-        runs = state.states if self.lead else state
+        runs = self._runs(state)
         require_alike("fit", {"data": runs.data, **said})
         runs = with_tables(from_first(with_tables(runs, None)), tables_of(runs))
-        return from_first(state._replace(states=None))._replace(states=runs) if self.lead else runs
+        return self._with(from_first(state._replace(states=None)), runs) if self.lead else runs
 
     def seen(self, state: Any) -> Any:
         """See `Here`."""
-        one = self.mesh.devices.flat[0]
+        there, one = self._runs(state), self.mesh.devices.flat[0]
+        is_split = self._splits(there.messages)
+        state = self._with(state, there._replace(messages=None)) if is_split else state
         state = jax.tree.map(arrays.local, state) if self.is_shared else jax.device_put(state, one)
-        runs = state.states if self.lead else state
+        runs = self._runs(state)
         leaves, structure = jax.tree.flatten(tables_of(runs))
         cut = [_without_padding(x, n, self.lead) for x, n in zip(leaves, self.rows, strict=True)]
         runs = with_tables(runs, jax.tree.unflatten(structure, cut))
-        return state._replace(states=runs) if self.lead else runs
+        if is_split:  # on the host: together they may be more than a device holds
+            runs = runs._replace(messages=joined(there.messages, there.posterior, self.lead))
+        return self._with(state, runs)
 
     def plain(self, state: Any) -> Any:
         """See `Here`."""
@@ -161,6 +173,16 @@ class There:
     def is_shared(self) -> bool:
         """True where the mesh has devices of other processes."""
         return any(device.process_index != jax.process_index() for device in self.mesh.devices.flat)
+
+    def _runs(self, state: Any) -> Any:
+        return state.states if self.lead else state
+
+    def _with(self, state: Any, runs: Any) -> Any:
+        return state._replace(states=runs) if self.lead else runs
+
+    def _splits(self, messages: Any) -> bool:
+        """True where devices have the messages of parts, or their memory, in slices."""
+        return isinstance(messages, by_part | Parts) and not self.is_shared
 
     def _put(self, tree: Any, places: Any) -> Any:
         return arrays.put(tree, places) if self.is_shared else jax.device_put(tree, places)

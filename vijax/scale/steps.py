@@ -18,6 +18,7 @@ from vijax.inference.state import Info, State
 from vijax.inference.wrappers.axis import over_axis
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
 from vijax.scale.devices import checked
+from vijax.scale.split_parts import by_split_part, places_of
 from vijax.topics.own_words import ByWords
 
 
@@ -73,6 +74,8 @@ class OnMesh(Wrapper):
         batch = batch if isinstance(batch, Minibatch) else Minibatch(batch, None)
         own, whole = P(self.axis), P()
         states = State(*(whole for _ in State._fields))._replace(local=own, beside={})  # type: ignore[arg-type]
+        if isinstance(alg.spec.messages, by_split_part):
+            states = states._replace(messages=places_of(state.messages, P(None, self.axis), whole))
         infos = Info(*(whole for _ in Info._fields))._replace(per_group=own)  # type: ignore[arg-type]
         batches = Minibatch(own, whole, own, own, whole, own)  # type: ignore[arg-type]
         # Unchecked: the check wants the zeros of every scan, and every derivative of our own, marked as differing by

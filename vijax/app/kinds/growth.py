@@ -10,6 +10,7 @@ import jax
 from vijax import tree
 from vijax.app.kinds.listing import Data
 from vijax.app.settings.config import Config, ConfigError
+from vijax.fitting.status import Status
 from vijax.growing.grow import grow
 from vijax.growing.proposals import Proposal
 from vijax.inference.compose import state_at
@@ -45,5 +46,7 @@ def begun(config: Config, data: Data, algorithm: Any, arranged: Any, say: Any) -
             say(f"Moves: {proposal}")
 
     fit = grow(make, arranged, key=key, slots=size, most=size, callbacks=[told])
+    if fit.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt  # nothing is saved yet
     say(f"Moves: {fit.trace['in_use'][-1]} {things.removeprefix('num_')} of {size} hold {HOLD[things]}")
     return state_at(algorithm.spec, tree.as_arrays(algorithm.spec.model.hyper), fit.posterior)
