@@ -18,18 +18,18 @@ from vijax.families.scalar.normal_gamma import MeanPrecision
 from vijax.families.vector.matrix_normal_wishart import MatrixPrecision
 
 KEY = jax.random.key(0)
-D, Q, K, A, SD = 3, 2, 2, 0.6, 0.7
+D, Q, K, M, A, SD = 3, 2, 2, 1, 0.6, 0.7
 LENGTHS = np.array([4, 3, 1, 0])
 RNG = np.random.default_rng(0)
 W = (np.linalg.qr(RNG.normal(size=(D, Q)))[0] * [1.0, 1.5]).T  # its rows are orthogonal: exact potentials are diagonal
-Y = RNG.normal(size=(4, 4, D))
-Y[0, 1] = np.nan
+Y = RNG.normal(size=(4, 4, D + M))
+Y[0, 1, :D] = np.nan
 THETA = {
     "initial": np.array([0.3, 0.7]),
     "transition": np.array([[0.8, 0.2], [0.4, 0.6]]),
     "start": MeanPrecision(np.array([1.0, -0.5]), np.array([0.7, 2.0])),
     "dynamics": MatrixPrecision(
-        0.5 * RNG.normal(size=(K, Q + 1, Q)), np.array([[[3.0, 0.5], [0.5, 2.0]], [[9.0, -0.3], [-0.3, 4.0]]])
+        0.5 * RNG.normal(size=(K, Q + M + 1, Q)), np.array([[[3.0, 0.5], [0.5, 2.0]], [[9.0, -0.3], [-0.3, 4.0]]])
     ),
 }
 ONE = {
@@ -55,6 +55,7 @@ def model(num_states):
             observed=vi.models.observed.gaussian(sd=SD),
             num_states=num_states,
             persistence=A,
+            num_inputs=M,
         )
 
 
@@ -71,7 +72,7 @@ def found(num_states, theta, estep, scale=1.0):
 
 
 def sequences():
-    """Of 4, 3, 1 and 0 steps, nonsense in padding, one step missing."""
+    """Of 4, 3, 1 and 0 steps, nonsense in padding, one step missing, inputs in the last column."""
     mask = np.arange(4) < LENGTHS[:, None]
     return Minibatch((np.where(mask[..., None], Y, 1e3), mask), None)
 
@@ -85,9 +86,11 @@ def dense(theta, path, y):
     for t in range(1, steps):
         here, before = slice(t * Q, t * Q + Q), slice(t * Q - Q, t * Q)
         moves[here, before] = -(A * np.eye(Q) + g[path[t], :Q].T)
-        shift[here], noise[here, here] = g[path[t], Q], np.linalg.inv(precision[path[t]])
+        shift[here] = y[t, D:] @ g[path[t], Q : Q + M] + g[path[t], Q + M]
+        noise[here, here] = np.linalg.inv(precision[path[t]])
     back = np.linalg.inv(moves)
     mean, cov = back @ shift, back @ noise @ back.T
+    y = y[:, :D]
     seen = np.flatnonzero(~np.isnan(y).any(1))
     c = np.kron(np.eye(steps)[seen], W.T)
     of_y = c @ cov @ c.T + SD**2 * np.eye(len(c))
@@ -124,7 +127,7 @@ def test_with_states_and_exact_potentials_it_is_the_switching_system():
     observation = CoefficientsPrecision(np.c_[W.T, np.zeros(D)], np.full(D, SD**-2))
     with jax.enable_x64(True):
         ours = found(K, THETA, vi.estep.structured(60, 4000))
-        known = vi.models.slds(D, K, Q, persistence=A)
+        known = vi.models.slds(D, K, Q, M, persistence=A)
         stats = dict(known.prior({}).stats({**THETA, "observation": observation}))
         estep = vi.estep.mean_field(60, 1e-14)
         theirs = jax.jit(lambda batch: known.local_elbo({}, stats, batch, KEY, estep))(sequences())
@@ -156,10 +159,10 @@ def test_a_weighted_bound_sums_over_the_paths_of_states():
         of_path = np.log(THETA["initial"][path[0]]) + normal(draws[:, 0] - m, np.diag(1 / p))
         for t in range(1, steps):
             here, k = draws[:, t - 1], path[t]
-            gap = draws[:, t] - (A * here + here @ g[k, :Q] + g[k, Q])
+            gap = draws[:, t] - (A * here + here @ g[k, :Q] + y[t, D:] @ g[k, Q : Q + M] + g[k, Q + M])
             of_path += np.log(THETA["transition"][path[t - 1], k]) + normal(gap, np.linalg.inv(precision[k]))
         logs[:, i] = of_path
-    seen = multivariate_normal.logpdf((y - draws @ W).reshape(5, -1), np.zeros(9), SD**2 * np.eye(9))
+    seen = multivariate_normal.logpdf((y[:, :D] - draws @ W).reshape(5, -1), np.zeros(9), SD**2 * np.eye(9))
     np.testing.assert_allclose(found + own, special.logsumexp(logs, 1) + seen, rtol=1e-9)
 
 
@@ -197,6 +200,36 @@ def test_data_it_refuses():
     with pytest.raises(ValueError, match=r"shape \(N, T, 3\)"):
         of.form.check((np.zeros((1, 4, 2)), full))
     of.form.check((np.where(np.arange(D) == 1, np.nan, np.ones((1, 4, D))), full))  # no step is seen
+    with pytest.raises(ValueError, match=r"inputs .* that are all known"):
+        model(1).form.check((np.where(np.arange(D + M) == D, np.nan, np.ones((1, 4, D + M))), full))
+
+
+def test_inputs_move_the_path_and_those_to_come_move_what_follows():
+    """A place that a known force pushes, seen as three columns with noise: the push, and what ten forces more do."""
+    rng, seen = np.random.default_rng(0), np.array([1.0, -0.5, 0.8])
+    force, place = rng.normal(size=(40, 30)), np.zeros((40, 30))
+    for t in range(1, 30):
+        place[:, t] = 0.9 * place[:, t - 1] + 0.5 * force[:, t] + 0.05 * rng.normal(size=40)
+    clean = place[..., None] * seen
+    y = np.concatenate([clean + 0.1 * rng.normal(size=clean.shape), force[..., None]], -1).astype(np.float32)
+    of = vi.models.dynamic_svae(
+        1,
+        encoder=(lambda w, y: (100 * (y @ w), jnp.full(1, -50.0)), jnp.asarray([[0.5], [0.0], [0.5]])),
+        decoder=(lambda w, x: x @ w, jnp.ones((1, 3)) * jnp.asarray([1.0, 0.0, 1.0])),
+        observed=vi.models.observed.gaussian(sd=0.1),
+        variance=0.01,
+        num_inputs=1,
+    )
+    data = vi.models.pad(y)
+    fit = vi.fit(vi.aevb(of, learning_rate=0.02), data, num_steps=150, key=KEY)
+    push = fit.posterior["dynamics"].mean().coefficients[0, 1, 0] * fit.state.hyper["decoder"][0]
+    np.testing.assert_allclose(push, 0.5 * seen, atol=0.03)
+    part = np.where((np.arange(30) >= 20)[:, None] & (np.arange(4) < 3), np.nan, y)
+    other = np.where((np.arange(30) >= 20)[:, None] & (np.arange(4) == 3), -part, part)
+    ahead, wrong = (fit.predictive(KEY, 100, (x, data[1]), groups="same").mean(0)[:, 20:, :3] for x in (part, other))
+    error = lambda x: np.sqrt(np.mean((np.asarray(x) - clean[:, 20:]) ** 2))
+    assert error(ahead) < 0.15
+    assert error(wrong) > 1.0
 
 
 @pytest.mark.slow

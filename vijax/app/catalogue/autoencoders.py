@@ -177,6 +177,7 @@ STRUCTURED = networks.network_model(
 DynamicSettings = model_section(
     models.dynamic_svae,
     "autoencoder of sequences: a linear dynamical system, which may switch, between two networks",
+    without=("num_inputs",),
     latent_dim=4,
     **networks.own_settings(),
 )

@@ -2,11 +2,11 @@
 (Johnson, Duvenaud, Wiltschko, Datta and Adams 2016, sections 2 and 5).
 
     z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
-    x_1q ~ N(m_q, 1 / p_q),   x_t - a x_{t-1} | z_t = k ~ N(A_k x_{t-1} + b_k, L_k^-1),
+    x_1q ~ N(m_q, 1 / p_q),   x_t - a x_{t-1} | z_t = k ~ N(A_k x_{t-1} + B_k u_t + b_k, L_k^-1),
     y_t ~ p(y | decoder(x_t))
 
-as in `vijax.models.slds`, but for the observations. The encoder gives potentials on each step of the path, diagonal
-normals without their constant,
+with u_t inputs, as in `vijax.models.slds`, but for the observations. The encoder gives potentials on each step of the
+path, diagonal normals without their constant,
 
     <psi(y_t), (x_t, x_t^2)>,   psi(y_t) = encoder(y_t),
 
@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import NotNegative, Positive, Size, checked
+from vijax.arguments import Count, NotNegative, Positive, Size, checked
 from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.batch import DataForm
@@ -41,7 +41,7 @@ from vijax.models.networks.observed import Observed
 from vijax.models.networks.structured_parts import Parts, checked_potentials
 from vijax.models.series import sequences, slds
 from vijax.models.series.state_space import path_template
-from vijax.models.series.switching_dynamics import Form
+from vijax.models.series.switching_dynamics import Form, check_columns
 from vijax.xla.by_value import by_value
 
 SWEEPS = 10
@@ -66,6 +66,7 @@ def dynamic_svae(
     shape: Positive = 1.0,
     rate: Positive = 1.0,
     init: starts.Init | None = None,
+    num_inputs: Count = 0,
 ) -> BetweenNetworks:
     """A structured variational autoencoder of sequences: a linear dynamical system, or a switching one, between two
     networks.
@@ -91,15 +92,19 @@ def dynamic_svae(
       rate: rate of the same prior.
       init: the start of the globals; by default at the path on which the encoder's potentials have their modes, and
         states by clusters of windows of like motion.
+      num_inputs: M, how many of the last columns are inputs, which the motion depends on. They are not modelled, and
+        the networks do not see them.
 
     Returns:
       A `Model` with globals `initial`, `transition`, `start` (NormalGamma, batch (Q,)) and `dynamics`
       (MatrixNormalWishart, batch (K,)) as in `vijax.models.slds`, for `vijax.aevb` (natural gradients for the globals,
-      Adam for the networks). Data: a pair (y, mask) of shapes (N, T, D) and (N, T), the mask true on the steps that
-      exist, which come first (`vijax.models.pad`). A step with a NaN is missing. `fit.locals(data, key=key)` are the
-      laws of the paths: `["x"].mean()` smoothed paths, `["z"].probs` smoothed probabilities of the states;
-      `fit.forecast(key, num_draws, data, num_steps)` draws what follows, `model.reconstruct(fit, data)` decodes
-      smoothed paths, `model.bound(fit, data, key=key)` are bounds by sequence.
+      Adam for the networks). Data: a pair (y, mask) of shapes (N, T, D + M) and (N, T), the mask true on the steps
+      that exist, which come first (`vijax.models.pad`). A step with a NaN is missing, but inputs are known.
+      `fit.locals(data, key=key)` are the laws of the paths: `["x"].mean()` smoothed paths, `["z"].probs` smoothed
+      probabilities of the states; `fit.forecast(key, num_draws, data, num_steps)` draws what follows, inputs as at the
+      last step; where they are known, make the steps to come missing ones with these inputs, and draw them by
+      `fit.predictive(key, num_draws, data, groups="same")`. `model.reconstruct(fit, data)` decodes smoothed paths,
+      `model.bound(fit, data, key=key)` are bounds by sequence.
 
     Raises:
       ValueError: an argument outside its limits; a network that is no pair; a decoder that returns no vector;
@@ -121,7 +126,7 @@ def dynamic_svae(
     True
     """
     (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
-    form = Form(latent_dim, 1, 0, persistence)
+    form = Form(latent_dim, 1, num_inputs, persistence)
     priors = slds.chain_priors(num_states, initial_concentration, transition_concentration, stickiness)
     motion = slds.motion_priors(form, num_states, strength, degrees, variance, shape, rate)
     conjugate = _surrogate(form, num_states, {**priors, **motion}, init)
@@ -131,13 +136,13 @@ def dynamic_svae(
     parts = Parts(
         energy_of(conjugate),
         "x",
-        _encoding(encode, latent_dim),
+        _encoding(encode, latent_dim, width[0]),
         decode,
         observed,
-        _fitting(decode, observed),
-        lambda group: (jnp.zeros_like(group[0]), jnp.zeros_like(group[1]), group[2]),
+        _fitting(decode, observed, width[0]),
+        lambda group: (jnp.zeros_like(group[0]), jnp.zeros_like(group[1]), *group[2:]),
     )
-    check = lambda data: _check(observed, width[0], data)
+    check = lambda data: _check(observed, width[0], num_inputs, data)
     return between_networks(
         BetweenNetworks,
         parts,
@@ -149,29 +154,31 @@ def dynamic_svae(
     )
 
 
-Group = tuple[Float[Array, "T Q"], Float[Array, "T Q"], Bool[Array, " T"]]
-"""Potentials on x and on x^2 of each step, and the mask of steps that exist."""
+Group = tuple[Float[Array, "T Q"], Float[Array, "T Q"], Float[Array, "T M"], Bool[Array, " T"]]
+"""Potentials on x and on x^2 of each step, inputs, and the mask of steps that exist."""
 
 
 def _surrogate(form: Form, num_states: int, globals: Any, init: starts.Init | None) -> Model:
     """The switching linear dynamical system whose data are potentials."""
 
     def energy(stats: Any, group: Group) -> Float[Array, ""]:
-        linear, square, mask = group
+        linear, square, inputs, mask = group
         x = stats["x"]
         seen = jnp.vdot(linear, x.value) + jnp.vdot(square, jnp.diagonal(x.outer, axis1=1, axis2=2))
-        nothing = jnp.zeros((len(mask), 0), linear.dtype)
-        return slds.chain_terms(stats) + slds.motion_terms(form, stats, nothing, mask) + seen
+        return slds.chain_terms(stats) + slds.motion_terms(form, stats, inputs, mask) + seen
 
     def locals_(group: Group) -> dict[str, Any]:
-        steps = group[0], group[2]
+        steps = group[0], group[3]
         return {**path_template(form.dim, steps), "z": slds.states_template(num_states, True, steps)}
 
     return energy_model(
         globals=globals,
         locals=locals_,
         energy=energy,
-        example=(np.zeros((3, form.dim)), -np.ones((3, form.dim)), np.ones(3, bool)),
+        example=(
+            *(c * np.ones((3, n)) for c, n in ((0, form.dim), (-1, form.dim), (1, form.num_inputs))),
+            np.ones(3, bool),
+        ),
         init=init or _start(form, num_states),
     )
 
@@ -181,36 +188,36 @@ def _start(form: Form, num_states: int, variance: float = 0.05) -> starts.Init:
     """The start at the modes of the potentials, smoothed, and at states of like motion there."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
-        linear, square, mask = context.data().data
+        linear, square, inputs, mask = context.data().data
         mask = jnp.asarray(mask, bool) & context.counts()[:, None]
         seen = mask & jnp.all(square < 0, -1)
         path = jnp.where(seen[..., None], -0.5 * linear / jnp.where(square < 0, square, -1.0), 0.0)
         path = jnp.where(mask[..., None], slds.smoothed(path, seen), 0.0)
-        nothing = jnp.zeros((*mask.shape, 0), path.dtype)
-        return slds.implied_by_path(form, num_states, True, variance, key, context, path, nothing, mask)
+        return slds.implied_by_path(form, num_states, True, variance, key, context, path, inputs, mask)
 
     return start
 
 
-def _encoding(encode: Callable[[PyTree, Array], Any], latent_dim: int) -> Callable[[PyTree, PyTree], Group]:
-    """(params, (y, mask)) -> the potentials of one sequence; zero on steps that are missing."""
+def _encoding(encode: Callable[[PyTree, Array], Any], latent_dim: int, dim: int) -> Callable[[PyTree, PyTree], Group]:
+    """(params, (y, mask)) -> the potentials of one sequence, zero on steps that are missing; its inputs and mask."""
 
     def potentials(params: PyTree, x: PyTree) -> Group:
         y, mask = x
-        seen, y = _seen(y, mask)
+        inputs = jnp.where(mask[:, None], y[:, dim:], 0.0)
+        seen, y = _seen(y[:, :dim], mask)
         like = (jnp.zeros(latent_dim),) * 2
         pair = jax.vmap(lambda y: checked_potentials(encode(params, y), like))(y)
         linear, square = (jnp.where(seen[:, None], part, 0.0) for part in pair)
-        return linear, square, mask
+        return linear, square, inputs, mask
 
     return potentials
 
 
-def _fitting(decode: Callable[[PyTree, Array], Any], observed: Observed) -> Callable[..., Float[Array, ""]]:
+def _fitting(decode: Callable[[PyTree, Array], Any], observed: Observed, dim: int) -> Callable[..., Float[Array, ""]]:
     """(params, path, (y, mask)) -> log p(y | path), the missing steps left out."""
 
     def fits(params: PyTree, path: Float[Array, "T Q"], x: PyTree) -> Float[Array, ""]:
-        seen, y = _seen(*x)
+        seen, y = _seen(x[0][:, :dim], x[1])
         each = jax.vmap(lambda u, y: observed.log_prob(decode(params, u), y))(path, y)
         return jnp.sum(jnp.where(seen, each, 0.0))
 
@@ -223,11 +230,10 @@ def _seen(y: Float[Array, "T D"], mask: Bool[Array, " T"]) -> tuple[Bool[Array, 
     return seen, jnp.where(seen[:, None], y, 0.0)
 
 
-def _check(observed: Observed, dim: int, data: PyTree) -> None:
-    """Raises ValueError on data that are no pair (y, mask) of this width, or outside the support where seen."""
-    y, mask = sequences.check_pair(data, dim)
-    y = np.asarray(y, float)
-    sequences.check_values(np.isinf(y), y, mask, "finite numbers, or NaN where a step is missing")
+def _check(observed: Observed, dim: int, num_inputs: int, data: PyTree) -> None:
+    """Raises ValueError on data that are no pair (y, mask) of these columns, or outside the support where seen."""
+    y, mask = check_columns(data, dim, num_inputs)
+    y = np.asarray(y, float)[..., :dim]
     observed.check(y[mask & ~np.isnan(y).any(-1)])
 
 
@@ -240,7 +246,8 @@ def _generative(
         x = local["x"]
         keys = jax.random.split(key, x.shape[:2])
         one = lambda key, u: observed.sample(key, decode(hyper["decoder"], u))
-        return sequences.padded(jax.vmap(jax.vmap(one))(keys, x), layout)
+        y = jax.vmap(jax.vmap(one))(keys, x)
+        return sequences.padded(jnp.concatenate([y, layout.y[..., dim:].astype(y.dtype)], -1), layout)
 
-    like = sequences.steps_like(check, np.zeros(dim))
+    like = sequences.steps_like(check, np.zeros(dim + form.num_inputs))
     return dataclasses.replace(slds.drawn(form, dim), layout=like, data=data)
