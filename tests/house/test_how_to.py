@@ -47,6 +47,17 @@ open("ratings.csv", "w").write("user,item\\n" + "".join(f"u{u},i{i}\\n" for u, i
 """,
     "resume": MODEL
     + "data = rng.normal(size=(90, 1))\nalg = vi.cavi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))",
+    "switching-dynamics": MODEL
+    + """
+tracks, forces = [], [rng.normal(size=n) for n in (80, 60, 100)]
+for force in forces:
+    z, x = 1.0 + 0j, []
+    for t, push in enumerate(force):
+        z = z * np.exp(0.3j if t // 25 % 2 else -0.3j) + 0.1 * push
+        x.append([z.real, z.imag, z.real + z.imag, -z.imag])
+    tracks.append(np.array(x) + 0.1 * rng.normal(size=(len(x), 4)))
+    tracks[-1][5, 0] = np.nan
+""",
     "topics-with-covariates": """
 import numpy as np
 import pandas
