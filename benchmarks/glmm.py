@@ -1,7 +1,12 @@
 """Regressions by a formula beside NUTS: means, standard deviations and CPU seconds.
 
     python benchmarks/glmm.py [name ...]
-    python benchmarks/glmm.py million    # a million rows of zeros and ones in 10,000 groups
+    python benchmarks/glmm.py million          # a million rows of zeros and ones in 10,000 groups, by vijax.auto
+    python benchmarks/glmm.py minibatches      # the same, 100 groups a step
+    python benchmarks/glmm.py million-normal   # a million rows of a normal law in 10,000 groups
+    python benchmarks/glmm.py crossed-large    # 20,000 rows of 2,000 people and 100 items
+    python benchmarks/glmm.py crossed-million  # a million rows of as many
+    python benchmarks/glmm.py bambi            # sleepstudy by Bambi itself, where it is installed
 
 `vijax.glmm` by `vijax.auto`, and the same model with all group effects as unknowns (non-centred) by NumPyro's NUTS,
 four chains of 1,000 warm-up steps and 2,500 draws. Of each unknown of the formula: the difference of means in
@@ -210,19 +215,68 @@ def compared(name):
     print(f"\nworst: means {worst[0]:.2f} sd, sds {worst[1]:.0%}", flush=True)
 
 
-def million():
+def rated(rows, seed=17, people=2000, items=100):
+    """Ratings of items by people, drawn at random."""
+    rng = np.random.default_rng(seed)
+    p, i, x = rng.integers(people, size=rows), rng.integers(items, size=rows), rng.normal(size=rows)
+    eta = 0.3 + 0.6 * x + 0.8 * rng.normal(size=people)[p] + 0.5 * rng.normal(size=items)[i]
+    return {"y": rng.normal(eta), "x": x, "p": p, "i": i}
+
+
+MADE = {"Intercept": 0.3, "x": 0.6}
+BY_GROUPS = MADE | {"h[b]": -0.5, "h[c]": 0.4, "1|g_sigma": 0.7}
+BY_BOTH = MADE | {"1|p_sigma": 0.8, "1|i_sigma": 0.5, "sigma": 1.0}
+ONES = ("y ~ x + h + (1 | g)", lambda: made(16, 10_000, 100, lambda r, e: r.random(e.size) < expit(e)), "bernoulli")
+NORMAL = ("y ~ x + h + (x | g)", lambda: made(16, 10_000, 100, lambda r, e: r.normal(e), True), "gaussian")
+BOTH = "y ~ x + (1 | p) + (1 | i)"
+LARGE = {  # formula, a function that makes the table, law, the numbers that made it, whether by minibatches
+    "million": (*ONES, BY_GROUPS, False),
+    "minibatches": (*ONES, BY_GROUPS, True),
+    "million-normal": (*NORMAL, BY_GROUPS | {"x|g_sigma": 0.4, "sigma": 1.0}, False),
+    "crossed-large": (BOTH, lambda: rated(20_000), "gaussian", BY_BOTH, False),
+    "crossed-million": (BOTH, lambda: rated(1_000_000), "gaussian", BY_BOTH, False),
+}
+
+
+def large(name):
     """CPU seconds to read and to fit, and how far the numbers that made the table are from the means, in sds."""
-    begin = time.process_time()
-    model = vi.glmm("y ~ x + h + (1 | g)", made(16, 10_000, 100, lambda r, e: r.random(e.size) < expit(e)), "bernoulli")
+    text, table, family, numbers, parts = LARGE[name]
+    table, begin = table(), time.process_time()
+    model = vi.glmm(text, table, family)
     read, begin = time.process_time() - begin, time.process_time()
-    fit = vi.auto(model, key=jax.random.key(0))
-    print(f"read {read:.1f}, fitted {time.process_time() - begin:.1f} CPU seconds. {fit.verdict}")
-    table, numbers = fit.summary(), {"Intercept": 0.3, "x": 0.6, "h[b]": -0.5, "h[c]": 0.4, "1|g_sigma": 0.7}
+    if parts:
+        fit = vi.fit(vi.ngvi(model), batch_size=100, num_steps=500, key=jax.random.key(0))
+    else:
+        fit = vi.auto(model, key=jax.random.key(0))
+    verdict, fitted = fit.verdict, time.process_time() - begin
+    table = fit.summary()
     off = [(table.mean[table.names.index(name)] - x) / table.sd[table.names.index(name)] for name, x in numbers.items()]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print("Off by", ", ".join(f"{x:+.1f}" for x in off), f"sds; {memory:.1f} GB")
+    print(f"\n## {name}: `{text}`, {family}, {len(model.design.y):,} rows\n")
+    print(f"read {read:.1f}, fitted {fitted:.1f} CPU seconds.", end=" ")
+    print(verdict, "Off by", ", ".join(f"{x:+.1f}" for x in off), f"sds; {memory:.1f} GB", flush=True)
+
+
+def bambi():
+    """Means and sds of sleepstudy by Bambi, with its own priors and NUTS of PyMC, beside ours."""
+    import bambi
+    import pandas
+
+    text, table, family = CASES["sleepstudy"]
+    begin = time.process_time()
+    draws = bambi.Model(text, pandas.DataFrame(table), family=family, categorical=["subject"]).fit(
+        draws=DRAWS, tune=WARM, chains=CHAINS, cores=1, random_seed=1, progressbar=False
+    )
+    theirs, begin = time.process_time() - begin, time.process_time()
+    model = vi.glmm(text, table, family=family)
+    ours = vi.auto(model, key=jax.random.key(0), richer=True).summary(num_draws=20_000)
+    print(f"CPU seconds {time.process_time() - begin:.1f}, Bambi {bambi.__version__} {theirs:.1f}")
+    for name in ("Intercept", "days", "1|subject_sigma", "days|subject_sigma", "sigma"):
+        x, at = draws.posterior[name].values, ours.names.index(name)
+        off, ratio = (ours.mean[at] - x.mean()) / x.std(), ours.sd[at] / x.std()
+        print(f"{name}: means {off:+.2f} sd apart, ratio of sds {ratio:.3f}")
 
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or CASES:
-        million() if chosen == "million" else compared(chosen)
+        bambi() if chosen == "bambi" else large(chosen) if chosen in LARGE else compared(chosen)
