@@ -166,7 +166,8 @@ class AfterSlds:
 
 def after_slds(local: Mapping[str, Any]) -> AfterSlds:
     """The start at the paths of a fitted `vijax.models.slds`. From here fits of `recurrent_slds` end at better optima
-    than from a start of their own: by 85 nats on 3,000 steps of a track (`benchmarks/results_dynamics.md`).
+    than from a start of their own: by 189 nats on 3,000 steps of a track after the best of four fits of `slds`, by 85
+    after one (`benchmarks/results_dynamics.md`).
 
     Args:
       local: `fit.locals(data, key=key)` of a fit of `slds`, with as many states and dimensions, to the same data.
