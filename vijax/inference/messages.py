@@ -114,7 +114,7 @@ class by_part(Messages):
 
     @property
     def table(self) -> Table:
-        """How messages of all parts are kept."""
+        """The table that keeps the messages of all parts."""
         return WHOLE
 
     def check(self, spec: Spec) -> None:
