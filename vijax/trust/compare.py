@@ -10,7 +10,7 @@ import numpy as np
 
 from vijax.checks import require
 from vijax.terminal import printable
-from vijax.trust.loo import Elpd
+from vijax.trust.loo import Elpd, total
 from vijax.trust.psis import RELIABLE
 
 
@@ -88,6 +88,5 @@ def compare(scores: Mapping[str, Elpd]) -> Compared:
 
 
 def _ranked(name: str, score: Elpd, behind: np.ndarray) -> Ranked:
-    error = float(np.sqrt(len(behind) * behind.var(ddof=1))) if len(behind) > 1 else float("inf")
     poor = 0 if score.khat is None else int(np.sum(score.khat > RELIABLE))
-    return Ranked(name, score, float(behind.sum()), error, poor)
+    return Ranked(name, score, *total(behind), poor)

@@ -109,6 +109,10 @@ def _log_density(log_lik: Float[np.ndarray, "S N"], log_weights: Float[np.ndarra
 
 
 def _summed(pointwise: np.ndarray, p_eff: np.ndarray, khat: np.ndarray | None) -> Elpd:
+    return Elpd(*total(pointwise), float(p_eff.sum()), pointwise, p_eff, khat)
+
+
+def total(pointwise: Float[np.ndarray, " N"]) -> tuple[float, float]:
+    """The sum over N groups, and its standard error over them; inf for a single group."""
     n = pointwise.size
-    error = float(np.sqrt(n * pointwise.var(ddof=1))) if n > 1 else float("inf")
-    return Elpd(float(pointwise.sum()), error, float(p_eff.sum()), pointwise, p_eff, khat)
+    return float(pointwise.sum()), float(np.sqrt(n * pointwise.var(ddof=1))) if n > 1 else float("inf")
