@@ -102,12 +102,11 @@ def test_other_users_are_asked_about(folder, run, capsys):
             (folder / name).write_text(text)
 
 
-def test_what_a_run_keeps_may_be_damaged(run, capsys):
+def test_what_a_run_keeps_may_be_damaged(run):
     path = run / FEATURES
     whole = path.read_bytes()
     try:
         path.write_bytes(whole[:100])
-        assert main(["summary", str(run)]) in (0, 2)
         with pytest.raises(ValueError, match=rf"{FEATURES}: damaged .*write it again: vijax resume"):
             vi.load(run)
     finally:

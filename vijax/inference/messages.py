@@ -153,10 +153,8 @@ class by_part(Messages):
         excess = tree.subtract(q.only(natural), at.prior.only(natural))
         total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
         if _looks_ahead(spec):
-            value, memory = (
-                moved_back(natural, value, spec.point(at.there), stats),
-                memory.visited(index, q, self.table),
-            )
+            value = moved_back(natural, value, spec.point(at.there), stats)
+            memory = memory.visited(index, q, self.table)
         known = natural, excess, value, stats, said.num_groups, total
         parts, natural, value = memory.recall(index, *known, at_once, _is_exact(spec), self.table)
         if (coupling := spec.model.global_elbo) is not None:
