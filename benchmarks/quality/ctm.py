@@ -35,6 +35,7 @@ SLOW = {"max_iters": 300, "tol": 1e-4}  # of curvatures far from that of the bou
 DRAWS = functools.partial(vector_monte_carlo, antithetic=True, matched=True)
 ESTEPS = {
     "pg": lambda s: vi.estep.proximal_gradient(DRAWS(s)),
+    "pg_slopes": lambda s: vi.estep.proximal_gradient(DRAWS(s, curvature="slopes")),
     "pg_refined": lambda s: vi.estep.proximal_gradient(DRAWS(4 * s), refine=16),
     "pg_diagonal": lambda s: vi.estep.proximal_gradient(DRAWS(s), "diagonal"),
     "laplace": lambda s: vi.estep.proximal_gradient(laplace()),

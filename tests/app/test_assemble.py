@@ -10,8 +10,10 @@ import vijax as vi
 from vijax.app.kinds.assemble import batch_size, fingerprint, load_data, make_algorithm, note_of_batch_size, settled
 from vijax.app.kinds.documents import read_for
 from vijax.app.kinds.listing import Data
+from vijax.app.runs import run
 from vijax.app.settings.config import load_config, schema
 from vijax.data import Corpus
+from vijax.xla import native
 
 
 def config(tmp_path, *overrides, data=None):
@@ -127,3 +129,21 @@ def test_other_texts_are_read_over_the_words_of_the_run(tmp_path):
     section = config(tmp_path, data=str(tmp_path / "other.jsonl")).data
     corpus = read_for(("rain", "snow", "sun"), section)
     np.testing.assert_array_equal(corpus.to_scipy().toarray(), [[2, 0, 0], [0, 0, 1]])
+
+
+def test_runs_of_topics_say_where_esteps_are_not_compiled(tmp_path, monkeypatch):
+    """Unless the user has switched them off, or the model has none."""
+    (tmp_path / "texts.txt").write_text("red green\ngreen blue\n")
+    (tmp_path / "rows.csv").write_text("a\n1\n2\n")
+
+    def said(*overrides, data="texts.txt"):
+        notes = []
+        run.read(config(tmp_path, "data.held_out=0", *overrides, data=str(tmp_path / data)), notes.append)
+        return [note for note in notes if "not compiled" in note]
+
+    monkeypatch.setattr(native, "LIBRARY", tmp_path / "none.so")
+    assert said() == [f"Note: {native.missing()}"]
+    assert "Install vijax again" in native.missing()
+    assert not said("model.name=mixture", data="rows.csv")
+    monkeypatch.setenv(native.SWITCH, "0")
+    assert not said()

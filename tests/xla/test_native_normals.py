@@ -20,6 +20,8 @@ KEY = jax.random.key(0)
 DRAWS = vi.expectation.vector_monte_carlo
 ESTEPS = {
     "default": ((6, 9, 5), vi.estep.proximal_gradient(max_iters=9)),
+    "slopes, two a topic": ((3, 5, 9), vi.estep.proximal_gradient(DRAWS(4, True, True, "slopes"), max_iters=9)),
+    "slopes, diagonal": ((3, 7, 2), vi.estep.proximal_gradient(DRAWS(6, True, True, "slopes"), "diagonal", refine=2)),
     "more topics than pairs of draws": ((3, 5, 21), vi.estep.proximal_gradient(DRAWS(22, True, True), max_iters=9)),
     "diagonal, refined": ((4, 5, 3), vi.estep.proximal_gradient(DRAWS(34, True), "diagonal", max_iters=3, refine=2)),
     "odd": ((3, 7, 2), vi.estep.proximal_gradient(DRAWS(5), max_iters=4)),

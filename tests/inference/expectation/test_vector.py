@@ -47,6 +47,29 @@ def test_monte_carlo_and_bound_against_a_grid():
     assert gap.min() > -1e-6  # the bound's curvature is the steeper one
 
 
+def test_curvature_of_slopes():
+    """Of as few draws as may be exact where l is quadratic; of many the Hessian's, as by the grid; at words of a
+    document the slopes at each draw are those by automatic differentiation."""
+    few = expectation.vector_monte_carlo(2, True, True, "slopes")
+    shape = np.array([[2.0, 0.4, -0.3], [0.4, 1.0, 0.2], [-0.3, 0.2, 3.0]], np.float32)
+    bowl = likelihood.VectorLikelihood(lambda y, z: -0.5 * (z - y) @ shape @ (z - y), "bowl", lambda y: None)
+    args = (jnp.asarray(COUNTS, jnp.float32), jnp.asarray(MEAN, jnp.float32), jnp.asarray(COV, jnp.float32))
+    got = few(bowl, *args, jax.random.key(0))
+    gap = MEAN[0] - COUNTS[0]
+    np.testing.assert_allclose(got.curvature[0], -shape, atol=2e-5)
+    np.testing.assert_allclose(got.slope[0], -shape @ gap, rtol=1e-5)
+    np.testing.assert_allclose(got.value[0], -0.5 * (gap @ shape @ gap + np.sum(shape * COV[0])), rtol=1e-5)
+    many = expectation.vector_monte_carlo(20_000, True, True, "slopes")
+    for made, expected in zip(many(likelihood.softmax(3), *args, jax.random.key(0)), by_grid(), strict=True):
+        np.testing.assert_allclose(made[0], expected, atol=0.02)
+    words = likelihood.softmax_mixture()
+    z = np.array([[0.3, -1.0, 0.5], [2.0, 0.1, -3.0]], np.float32)
+    own, slopes = words.slopes((ROWS, WORDS), z)
+    each = jax.vmap(jax.value_and_grad(lambda x: words.log_prob((ROWS, WORDS), x)))(z)
+    np.testing.assert_allclose(own, each[0], rtol=1e-6)
+    np.testing.assert_allclose(slopes, each[1], atol=1e-5)
+
+
 @pytest.mark.parametrize("pairs", [2, 3, 8])
 def test_matched_draws_have_the_mean_and_covariance_asked_for(pairs):
     """Of fewer pairs than dimensions, orthogonal shifts of length sqrt(K) in the metric of V."""
@@ -72,6 +95,10 @@ def test_bad_input():
             bound(other, COUNTS, MEAN, COV, None)
     with pytest.raises(ValueError, match="num_samples: expected an even number"):
         expectation.vector_monte_carlo(3, antithetic=True)
+    with pytest.raises(ValueError, match="curvature: expected 'hessians', or draws that are antithetic and matched"):
+        expectation.vector_monte_carlo(4, antithetic=True, curvature="slopes")
+    with pytest.raises(ValueError, match="curvature: expected 'hessians' or 'slopes'"):
+        expectation.vector_monte_carlo(4, curvature="stein")
     with pytest.raises(ValueError, match=r"softmax_mixture expects counts >= 0"):
         likelihood.softmax_mixture().check((np.ones((2, 3)), np.array([1.0, -1.0])))
 

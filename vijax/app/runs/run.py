@@ -61,6 +61,7 @@ from vijax.fitting.interrupt import heard_while_busy
 from vijax.fitting.result import Fit
 from vijax.fitting.status import SkippedStepsWarning, skipped_text
 from vijax.scale import on_mesh
+from vijax.xla import native
 
 MOST_STEPS = 2**31 - 1
 """The counter of steps has 32 bits."""
@@ -258,7 +259,8 @@ def read(config: Config, say: Say) -> Data:
     """The data of a run, described on the screen with their notes."""
     data = load_data(config)
     say(f"Data: {config.listing.source.describe(data)}")
-    for note in getattr(data.train, "notes", ()):
+    of_topics = native.missing() if isinstance(config.data, DocumentData) else ""
+    for note in [*getattr(data.train, "notes", ()), *filter(None, [of_topics])]:
         say(f"Note: {note}")
     return data
 

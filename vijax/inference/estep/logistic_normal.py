@@ -108,9 +108,9 @@ class ProximalGradient(LogisticNormalEStep):
         how = self.expectation
         if not isinstance(how, VectorMonteCarlo):
             return None
-        drawing = {"draws": how.num_samples, "antithetic": int(how.antithetic), "matched": int(how.matched)}
+        drawing = {name: int(getattr(how, name)) for name in ("antithetic", "matched", "by_slopes")}
         steps = {"step_size": self.step_size, "max_iters": self.max_iters, "tol": self.tol, "refine": self.refine}
-        return {**drawing, "diagonal": int(self.covariance == "diagonal"), **steps}
+        return {"draws": how.num_samples, **drawing, "diagonal": int(self.covariance == "diagonal"), **steps}
 
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
         return inferred(self.of_kernel(), self._by_xla, problem, start, key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -180,6 +180,7 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
 
 
 Averages = tuple[Float[Array, ""], Float[Array, " K"], Float[Array, "K K"]]
+Slopes = tuple[Float[Array, " draws"], Float[Array, "draws K"]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,6 +194,7 @@ class VectorLikelihood:
       total: y -> W, where log_prob is convex in z apart from -W log sum_k e^{z_k}; else None.
       averages: (y, draws of z) -> means over the draws of log_prob, its gradient and its Hessian, where there is a
         faster way than automatic differentiation at each; else None.
+      slopes: (y, draws of z) -> log_prob and its gradient at each draw, in the same case.
     """
 
     log_prob: Callable[[Any, Float[Array, " K"]], Float[Array, ""]]
@@ -200,6 +202,7 @@ class VectorLikelihood:
     check: Callable[[Any], None]
     total: Callable[[Any], Float[Array, ""]] | None = None
     averages: Callable[[Any, Float[Array, "draws K"]], Averages] | None = None
+    slopes: Callable[[Any, Float[Array, "draws K"]], Slopes] | None = None
 
 
 def softmax(num_categories: int) -> VectorLikelihood:
@@ -246,7 +249,37 @@ def softmax_mixture() -> VectorLikelihood:
         support("softmax_mixture", "counts >= 0", lambda x: (x >= 0) & np.isfinite(x))(counts)
         support("softmax_mixture", "positive word probabilities", lambda x: (x > 0) & np.isfinite(x))(rows)
 
-    return VectorLikelihood(log_prob, "softmax_mixture", check, total=lambda y: jnp.sum(y[1]), averages=_averages)
+    words = lambda y: jnp.sum(y[1])
+    return VectorLikelihood(log_prob, "softmax_mixture", check, total=words, averages=_averages, slopes=_slopes)
+
+
+class _Mixed(NamedTuple):
+    """Words of a document at draws of z, the rows of each word divided by its largest."""
+
+    rows: Float[Array, "n K"]
+    share: Float[Array, "draws K"]  # no less than 6e-16 in float32, so that no 1 / p^2 overflows
+    p: Float[Array, "draws n"]
+    value: Float[Array, " draws"]
+    slope: Float[Array, "draws K"]
+
+
+def _mixed(y: Any, z: Float[Array, "draws K"]) -> _Mixed:
+    rows, counts = y
+    is_word = counts > 0
+    scale = jnp.where(is_word, jnp.max(rows, -1), 1.0)
+    rows, share = rows / scale[:, None], jax.nn.softmax(z)
+    mixed = lambda share: jnp.where(is_word[None], jnp.einsum("nk,sk->sn", rows, share, precision="highest"), 1.0)
+    value = jnp.einsum("sn,n->s", jnp.log(mixed(share)) + jnp.log(scale)[None], counts, precision="highest")
+    some = jnp.maximum(share, jnp.finfo(z.dtype).tiny ** 0.4)
+    p = mixed(some)
+    of_topic = jnp.einsum("sn,nk->sk", counts[None] / p, rows, precision="highest")
+    return _Mixed(rows, some, p, value, some * of_topic - jnp.sum(counts) * share)
+
+
+def _slopes(y: Any, z: Float[Array, "draws K"]) -> Slopes:
+    """`softmax_mixture` and its gradient at each draw."""
+    at = _mixed(y, z)
+    return at.value, at.slope
 
 
 def _averages(y: Any, z: Float[Array, "draws K"]) -> Averages:
@@ -256,26 +289,16 @@ def _averages(y: Any, z: Float[Array, "draws K"]) -> Averages:
     Hessian   sum_n c_n (diag phi_n - phi_n phi_n') - W (diag pi - pi pi')
 
     Of phi_n phi_n' = (rows_n rows_n') (pi pi') / p_n^2 the sum over words is a product of draws by words with words by
-    pairs of topics. Its shares are no less than 6e-16 in float32, so that no 1 / p_n^2 overflows.
+    pairs of topics.
     """
-    rows, counts = y
-    is_word = counts > 0
-    scale = jnp.where(is_word, jnp.max(rows, -1), 1.0)
-    rows, share = rows / scale[:, None], jax.nn.softmax(z)
-    mixed = lambda share: jnp.where(is_word[None], jnp.einsum("nk,sk->sn", rows, share, precision="highest"), 1.0)
-    log_mixed = jnp.log(mixed(share)) + jnp.log(scale)[None]
-    value = jnp.mean(jnp.einsum("sn,n->s", log_mixed, counts, precision="highest"))
-    some = jnp.maximum(share, jnp.finfo(z.dtype).tiny ** 0.4)
-    p = mixed(some)
-    of_topic = jnp.einsum("sn,nk->sk", counts[None] / p, rows, precision="highest")
-    slope = jnp.einsum("sk,sk->k", some, of_topic, precision="highest") / len(z)
+    at, counts = _mixed(y, z), y[1]
+    rows, some = at.rows, at.share
     i, j = np.triu_indices(z.shape[1])
-    of_pair = jnp.einsum("sn,np->sp", counts[None] / p**2, rows[:, i] * rows[:, j], precision="highest")
+    of_pair = jnp.einsum("sn,np->sp", counts[None] / at.p**2, rows[:, i] * rows[:, j], precision="highest")
     pairs = jnp.einsum("sp,sp->p", some[:, i] * some[:, j], of_pair, precision="highest") / len(z)
     place = np.zeros(2 * z.shape[1:], int)
     place[i, j] = place[j, i] = np.arange(len(i))
     second = pairs[place]
-    total, mean_share = jnp.sum(counts), jnp.mean(share, 0)
-    second_share = jnp.einsum("sk,sl->kl", share, share, precision="highest") / len(z)
-    gradient = slope - total * mean_share
-    return value, gradient, jnp.diag(gradient) - second + total * second_share
+    share, gradient = jax.nn.softmax(z), jnp.mean(at.slope, 0)
+    both = jnp.einsum("sk,sl->kl", share, share, precision="highest") / len(z)
+    return jnp.mean(at.value), gradient, jnp.diag(gradient) - second + jnp.sum(counts) * both

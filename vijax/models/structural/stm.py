@@ -42,6 +42,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
 from vijax.families import Beta, Dirichlet, MatrixNormalWishart, NormalWishartStats, Point, Product
 from vijax.inference import estep as esteps
+from vijax.inference.expectation import vector_monte_carlo
 from vijax.models.documents.ctm import cold, expected_shares, local_elbo, seeded_topics
 from vijax.models.structural import chain
 from vijax.models.structural import effects as of_effects
@@ -57,6 +58,8 @@ from vijax.xla.compiler import step_jit
 
 OWN = 2.0, 8.0
 """Prior of the share of a group's own words in a topic: a fifth, worth ten words."""
+MANY = 10
+"""Topics beyond which the E-step has curvatures by slopes."""
 ANCHORED = 0.8
 """Share of the start of a topic that is of anchor words; the rest is of all words, so that none is ruled out."""
 
@@ -248,7 +251,8 @@ def stm(
         standard deviations of the columns: worth so many documents.
       start: where topics begin: "anchors" at those of anchor words, which are good and not random; "documents" at a few
         documents each, drawn by the key. Topics with seed words begin at these, and at documents that have them.
-      estep: default E-step; `vijax.estep.proximal_gradient()` if None.
+      estep: default E-step; `vijax.estep.proximal_gradient()` if None, with curvatures by slopes for more than ten
+        topics (`vijax.expectation.vector_monte_carlo`), which are nearly all of its cost.
       num_samples: draws of each q(z), as in `vijax.models.ctm`.
       seed: seed of all draws on full data, as in `vijax.models.ctm`.
 
@@ -280,9 +284,15 @@ def stm(
     found = Covariates.read(prevalence, content, table)
     anchored = anchor_words(corpus, num_topics, eta) if start == "anchors" else None
     sizes = _Sizes(int(num_topics), int(corpus.vocab_size), len(found.design.labels), len(found.groups))
-    made = _model(sizes, eta, content_eta, strength, estep or esteps.proximal_gradient(), num_samples, seed, anchored)
+    made = _model(sizes, eta, content_eta, strength, estep or _estep(num_topics), num_samples, seed, anchored)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     return Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
+
+
+def _estep(num_topics: int) -> Any:
+    """Of many topics Hessians of all draws would be nearly all of the cost."""
+    many: Literal["slopes", "hessians"] = "slopes" if num_topics > MANY else "hessians"
+    return esteps.proximal_gradient(vector_monte_carlo(64, antithetic=True, matched=True, curvature=many))
 
 
 @dataclasses.dataclass(frozen=True)

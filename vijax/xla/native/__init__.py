@@ -58,6 +58,16 @@ def is_available() -> bool:
     return is_installed() and _registered(LIBRARY)
 
 
+def missing() -> str:
+    """A sentence for users on a CPU without kernels; empty where there are some, or where they are switched off."""
+    if is_installed() or os.environ.get(SWITCH, "1") == "0" or jax.default_backend() != "cpu":
+        return ""
+    return (
+        "E-steps of topics are not compiled here, and take 2 to 6 times as long. Install vijax again where there is a "
+        f"C++ compiler, or set {SWITCH}=0 to hear no more of it."
+    )
+
+
 @functools.cache
 def _registered(library: Path) -> bool:
     """Registers the kernels with XLA, once, and tries one, because the library may be of another version of XLA."""

@@ -129,7 +129,8 @@ struct Settled {
   int64_t whole(const char* name) { return get<int64_t>(name); }
 };
 Climbing climbing_of(Settled& settings) {
-  const Drawing drawing = {settings.whole("draws"), settings.whole("antithetic") != 0, settings.whole("matched") != 0};
+  const Drawing drawing = {settings.whole("draws"), settings.whole("antithetic") != 0, settings.whole("matched") != 0,
+                           settings.whole("by_slopes") != 0};
   const double step_size = settings.get<double>("step_size"), tol = settings.get<double>("tol");
   return {drawing, settings.whole("diagonal") != 0, step_size, settings.whole("max_iters"), tol, settings.whole("refine")};
 }

@@ -36,10 +36,11 @@ struct Kernels {
   void (*mean_field_step)(Documents<T>, const T* weights, const T* start, Settings, T* gamma, T* bound, T* gradient);
 };
 
-// Draws of a normal vector for each document: in pairs m + e, m - e; of the covariance meant.
+// Draws of a normal vector for each document: in pairs m + e, m - e; of the covariance meant; so many that the curvature
+// can be had of the slopes.
 struct Drawing {
   int64_t draws;
-  bool antithetic, matched;
+  bool antithetic, matched, by_slopes;
 };
 
 // Documents whose topics are logistic normal, N(mean, P^-1); linear (docs, topics) is P times the mean. `mean` and `site`

@@ -170,16 +170,17 @@ template <class T>
 class Noise {
  public:
   Noise(Drawing how, int64_t topics)
-      : vectors(num_vectors<T>(how.draws)),
+      : draws(draws_of(how, topics)),
+        vectors(num_vectors<T>(draws)),
         of_topic(topics, vectors),
         weight(1, vectors),
         how_(how),
         topics_(topics),
-        count_(how.antithetic ? how.draws / 2 : how.draws),
+        count_(how.antithetic ? draws / 2 : draws),
         raw_(1, num_vectors<T>(count_ * topics)),
         columns_(smaller(count_, topics), num_vectors<T>(count_ > topics ? count_ : topics)),
         scratch_(1, num_vectors<T>(topics)) {
-    for (int64_t s = 0; s < how.draws; ++s) weight.numbers(0)[s] = 1 / static_cast<T>(how.draws);
+    for (int64_t s = 0; s < draws; ++s) weight.numbers(0)[s] = 1 / static_cast<T>(draws);
   }
 
   // Of a document that is number `place` of those that share a key.
@@ -194,10 +195,14 @@ class Noise {
       }
   }
 
-  int64_t vectors;
+  int64_t draws, vectors;
   Rows<T> of_topic, weight;
 
  private:
+  // Of the curvature by slopes a pair for each topic, or more.
+  static int64_t draws_of(Drawing how, int64_t topics) {
+    return how.by_slopes && how.draws < 2 * topics ? 2 * topics : how.draws;
+  }
   // The average of e e' becomes the identity; with fewer draws than topics, these become orthogonal.
   void match(T* raw) {
     const bool few = count_ < topics_;
@@ -244,7 +249,11 @@ void draw_shares(const T* mean, const Rows<T>& u, const Noise<T>& noise, int64_t
 template <class T>
 struct Words {
   Words(int64_t slots, int64_t topics)
-      : of_topic(topics, num_vectors<T>(slots)), tokens(1, num_vectors<T>(slots)), scale(1, num_vectors<T>(slots)), slot(1, num_vectors<int64_t>(slots)) {}
+      : stride(num_vectors<T>(slots) * WIDTH<T>),
+        of_topic(topics, num_vectors<T>(slots)),
+        tokens(1, num_vectors<T>(slots)),
+        scale(1, num_vectors<T>(slots)),
+        slot(1, num_vectors<int64_t>(slots)) {}
   void read(Documents<T> in, int64_t d) {
     const int64_t slots = in.size.slots, topics = in.size.topics;
     count = 0;
@@ -263,42 +272,42 @@ struct Words {
       slot.numbers(0)[count++] = row;
     }
   }
+  int64_t stride;  // numbers from a topic to the next
   Rows<T> of_topic, tokens, scale;
   Rows<int64_t> slot;
   int64_t count = 0;
   T total = 0;
 };
 
-// sum_n c_pn w_n for SUMS lists c_p, and V vectors w_n of each word.
+// sum_n c_pn w_n for SUMS lists c_p, of which every step-th number counts, and V vectors w_n of each word.
 template <class T, int V>
-void add_up(const T* const* c, const Rows<T>& w, int64_t count, int64_t at, int64_t stride, Vector<T>* out) {
+inline void add_up(const T* const* c, int64_t step, const Rows<T>& w, int64_t count, int64_t at, int64_t stride, Vector<T>* out) {
   Vector<T> total[SUMS][V] = {};
   for (int64_t n = 0; n < count; ++n) {
     const Vector<T>* own = w[n] + at;
 #pragma GCC unroll 4
     for (int p = 0; p < SUMS; ++p)
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) total[p][v] += c[p][n] * own[v];
+      for (int v = 0; v < V; ++v) total[p][v] += c[p][n * step] * own[v];
   }
   for (int p = 0; p < SUMS; ++p)
     for (int v = 0; v < V; ++v) out[p * stride + at + v] = total[p][v];
 }
 template <class T>
-void add_up(const T* const* c, const Rows<T>& w, int64_t count, int64_t vectors, Vector<T>* out) {
+inline void add_up(const T* const* c, int64_t step, const Rows<T>& w, int64_t count, int64_t vectors, Vector<T>* out) {
   int64_t at = 0;
-  for (; at + SIDE <= vectors; at += SIDE) add_up<T, SIDE>(c, w, count, at, vectors, out);
-  for (; at < vectors; ++at) add_up<T, 1>(c, w, count, at, vectors, out);
+  for (; at + SIDE <= vectors; at += SIDE) add_up<T, SIDE>(c, step, w, count, at, vectors, out);
+  for (; at < vectors; ++at) add_up<T, 1>(c, step, w, count, at, vectors, out);
 }
 
-// p_n = sum_k share_k l_nk of each word and draw.
+// p_n = sum_k share_k l_nk of each word and draw, SUMS words at once, the last ones of which may be of no meaning.
 template <class T>
 void mix(const Words<T>& words, const Rows<T>& share, int64_t topics, int64_t vectors, const Rows<T>& out) {
-  for (int64_t n = 0; n < words.count; ++n)
-    for (int64_t v = 0; v < vectors; ++v) {
-      Vector<T> total = {};
-      for (int64_t k = 0; k < topics; ++k) total += words.of_topic.numbers(k)[n] * share[k][v];
-      out[n][v] = total;
-    }
+  for (int64_t n = 0; n < words.count; n += SUMS) {
+    const T* lists[SUMS];
+    for (int p = 0; p < SUMS; ++p) lists[p] = words.of_topic.numbers(0) + n + p;
+    add_up<T>(lists, words.stride, share, topics, vectors, out[n]);
+  }
 }
 
 // --- the E-step ------------------------------------------------------------------------------------------------------
@@ -327,8 +336,9 @@ class Ascent {
         moved_last_(topics_, vectors_),
         small_(4, vectors_),
         share_(topics_, noise_.vectors),
-        once_(in.docs.size.slots, noise_.vectors),
+        once_(in.docs.size.slots + SUMS, noise_.vectors),
         twice_(in.docs.size.slots, noise_.vectors),
+        slope_(topics_, noise_.vectors),
         sums_(SUMS, noise_.vectors),
         products_(SUMS, num_vectors<T>(in.docs.size.slots)) {
     for (int64_t k = 0; k < topics_; ++k) prior_.fill(k, in.precision + k * topics_, topics_);
@@ -418,7 +428,7 @@ class Ascent {
         twice_[n][v] = once_[n][v] * inverse;
       }
     slopes(words, d);
-    curvatures(words);
+    settings_.drawing.by_slopes ? curvature_of_slopes() : curvatures(words);
     multiply(cov_, move_, topics_, vectors_, moved_);
     multiply(cov_, last_, topics_, vectors_, moved_last_);
   }
@@ -428,11 +438,13 @@ class Ascent {
     for (int64_t k = 0; k < topics_; k += SUMS) {
       const T* lists[SUMS];
       for (int64_t p = 0; p < SUMS; ++p) lists[p] = words.of_topic.numbers(smaller(k + p, topics_ - 1));
-      add_up<T>(lists, once_, words.count, noise_.vectors, sums_[0]);
+      add_up<T>(lists, 1, once_, words.count, noise_.vectors, sums_[0]);
       for (int64_t p = 0; p < SUMS && k + p < topics_; ++p) {
         Vector<T> total = {};
-        for (int64_t v = 0; v < noise_.vectors; ++v)
-          total += (sums_[p][v] - words.total * noise_.weight[0][v]) * share_[k + p][v];
+        for (int64_t v = 0; v < noise_.vectors; ++v) {
+          slope_[k + p][v] = (sums_[p][v] - words.total * noise_.weight[0][v]) * share_[k + p][v];
+          total += slope_[k + p][v];
+        }
         of_words[k + p] = sum(total);
       }
     }
@@ -443,13 +455,41 @@ class Ascent {
     }
   }
 
+  // V^-1 E[(z - m) g'] = U^-1 E[e g'], g the slope at a draw m + U'e and V = U'U; symmetric but for the draws.
+  void curvature_of_slopes() {
+    for (int64_t k = 0; k < topics_; k += SUMS) {
+      const T* lists[SUMS];
+      for (int64_t p = 0; p < SUMS; ++p) lists[p] = noise_.of_topic.numbers(smaller(k + p, topics_ - 1));
+      for (int64_t j = 0; j < topics_; ++j) {
+        Vector<T> total[SUMS] = {};
+        for (int64_t v = 0; v < noise_.vectors; ++v)
+          for (int p = 0; p < SUMS; ++p) total[p] += reinterpret_cast<const Vector<T>*>(lists[p])[v] * slope_[j][v];
+        for (int64_t p = 0; p < SUMS && k + p < topics_; ++p) moved_.numbers(k + p)[j] = sum(total[p]);
+      }
+    }
+    for (int64_t i = topics_ - 1; i >= 0; --i) {
+      for (int64_t j = i + 1; j < topics_; ++j) {
+        const T c = cov_factor_.numbers(i)[j];
+        for (int64_t v = 0; v < vectors_; ++v) moved_[i][v] -= c * moved_[j][v];
+      }
+      const T pivot = cov_factor_.numbers(i)[i];
+      for (int64_t v = 0; v < vectors_; ++v) moved_[i][v] /= pivot;
+    }
+    for (int64_t i = 0; i < topics_; ++i)
+      for (int64_t j = 0; j < topics_; ++j) {
+        const T hessian = (moved_.numbers(i)[j] + moved_.numbers(j)[i]) / 2;
+        const T target = kept(i, j) ? prior_.numbers(i)[j] - hessian : 0;
+        move_.numbers(i)[j] = target - precision.numbers(i)[j];
+      }
+  }
+
   // Pair after pair of topics, SUMS of them at once.
   void curvatures(const Words<T>& words) {
     const T* lists[SUMS];
     for (int64_t p = 0; p < SUMS; ++p) lists[p] = products_.numbers(p);
     int64_t first[SUMS], second[SUMS], pending = 0;
     const auto finish = [&] {
-      add_up<T>(lists, twice_, words.count, noise_.vectors, sums_[0]);
+      add_up<T>(lists, 1, twice_, words.count, noise_.vectors, sums_[0]);
       for (int64_t p = 0; p < pending; ++p) curve(words, first[p], second[p], sums_[p]);
       pending = 0;
     };
@@ -519,7 +559,7 @@ class Ascent {
   int64_t topics_, vectors_;
   Noise<T> noise_;
   Rows<T> prior_, prior_factor_, factor_, inverse_, cov_, cov_factor_, move_, last_, moved_, moved_last_, small_;
-  Rows<T> share_, once_, twice_, sums_, products_;
+  Rows<T> share_, once_, twice_, slope_, sums_, products_;
   T rho_ = 0;
   int32_t halvings_ = 0;
 };
@@ -552,8 +592,10 @@ class Bound {
         inverse_(topics_, vectors_),
         cov_(topics_, vectors_),
         share_(topics_, noise_.vectors),
-        mixed_(size.slots, noise_.vectors),
-        logs_(1, noise_.vectors) {}
+        by_draw_(noise_.draws, vectors_),
+        mixed_(size.slots + SUMS, noise_.vectors),
+        logs_(1, noise_.vectors),
+        sums_(SUMS, vectors_) {}
 
   T operator()(const Words<T>& words, const Ascent<T>& at, Key key, int64_t place, T weight, T* second, T* gradient) {
     T value = static_cast<T>(0.5) * topics_;
@@ -572,27 +614,42 @@ class Bound {
     noise_.draw(key, place);
     draw_shares<T>(at.mean.numbers(0), cov_, noise_, topics_, 0, share_);
     mix(words, share_, topics_, noise_.vectors, mixed_);
-    for (int64_t n = 0; n < words.count; ++n) value += of_word(words, n, weight, gradient);
+    for (int64_t n = 0; n < words.count; ++n) value += of_word(words, n, weight);
+    add_gradient(words, gradient);
     return value;
   }
 
  private:
-  T of_word(const Words<T>& words, int64_t n, T weight, T* gradient) {
+  // Its value; `mixed` becomes what its gradient is a sum of, by draws.
+  T of_word(const Words<T>& words, int64_t n, T weight) {
     const T tokens = words.tokens.numbers(0)[n], scale = words.scale.numbers(0)[n];
-    T *logs = logs_.numbers(0), *to = gradient + words.slot.numbers(0)[n] * topics_;
+    T* logs = logs_.numbers(0);
     const T* mixed = mixed_.numbers(n);
 #pragma omp simd
     for (int64_t s = 0; s < noise_.vectors * WIDTH<T>; ++s) logs[s] = logarithm(mixed[s]);
     const T value = tokens * (logarithm(scale) + dot<T>(logs_[0], noise_.weight[0], noise_.vectors));
     for (int64_t v = 0; v < noise_.vectors; ++v)
       mixed_[n][v] = weight * tokens / scale * noise_.weight[0][v] / mixed_[n][v];
-    for (int64_t k = 0; k < topics_; ++k) to[k] += dot<T>(mixed_[n], share_[k], noise_.vectors);
     return value;
+  }
+  // SUMS words at once.
+  void add_gradient(const Words<T>& words, T* gradient) {
+    for (int64_t k = 0; k < topics_; ++k)
+      for (int64_t s = 0; s < noise_.draws; ++s) by_draw_.numbers(s)[k] = share_.numbers(k)[s];
+    for (int64_t n = 0; n < words.count; n += SUMS) {
+      const T* lists[SUMS];
+      for (int p = 0; p < SUMS; ++p) lists[p] = mixed_.numbers(n + p);
+      add_up<T>(lists, 1, by_draw_, noise_.draws, vectors_, sums_[0]);
+      for (int64_t p = 0; p < SUMS && n + p < words.count; ++p) {
+        T* to = gradient + words.slot.numbers(0)[n + p] * topics_;
+        for (int64_t k = 0; k < topics_; ++k) to[k] += sums_.numbers(p)[k];
+      }
+    }
   }
 
   int64_t topics_, vectors_;
   Noise<T> noise_;
-  Rows<T> factor_, inverse_, cov_, share_, mixed_, logs_;
+  Rows<T> factor_, inverse_, cov_, share_, by_draw_, mixed_, logs_, sums_;
 };
 
 template <class T>
