@@ -290,7 +290,7 @@ def stm(
 
 
 def _estep(num_topics: int) -> Any:
-    """Of many topics Hessians of all draws would be nearly all of the cost."""
+    """The default E-step. With many topics, Hessians of all draws would be nearly all of its cost."""
     many: Literal["slopes", "hessians"] = "slopes" if num_topics > MANY else "hessians"
     return esteps.proximal_gradient(vector_monte_carlo(64, antithetic=True, matched=True, curvature=many))
 
