@@ -251,8 +251,8 @@ def stm(
         standard deviations of the columns: worth so many documents.
       start: where topics begin: "anchors" at those of anchor words, which are good and not random; "documents" at a few
         documents each, drawn by the key. Topics with seed words begin at these, and at documents that have them.
-      estep: default E-step; `vijax.estep.proximal_gradient()` if None, with curvatures by slopes for more than ten
-        topics (`vijax.expectation.vector_monte_carlo`), which are nearly all of its cost.
+      estep: default E-step; `vijax.estep.proximal_gradient()` if None. With more than ten topics its curvatures are
+        had from slopes (`vijax.expectation.vector_monte_carlo`), which is faster, and costs a little of the bound.
       num_samples: draws of each q(z), as in `vijax.models.ctm`.
       seed: seed of all draws on full data, as in `vijax.models.ctm`.
 
@@ -290,7 +290,7 @@ def stm(
 
 
 def _estep(num_topics: int) -> Any:
-    """The default E-step. With many topics, Hessians of all draws would be nearly all of its cost."""
+    """The default E-step. With many topics Hessians of all draws cost more than what they give to the bound."""
     many: Literal["slopes", "hessians"] = "slopes" if num_topics > MANY else "hessians"
     return esteps.proximal_gradient(vector_monte_carlo(64, antithetic=True, matched=True, curvature=many))
 
