@@ -245,7 +245,7 @@ plt.show()
 #   medians, but bands that open wide, for it does not know where a bend ends; its runs leave the track. The recurrent system's
 #   bands hold what they should: it has learnt where the law changes. Its runs stay within the bounds of the track, though some
 #   cut through its middle, where no data are.
-# - The recurrent system needs a start. From one of its own it often ends at worse segments (`vi.models.after_slds`).
+# - The recurrent system began at the paths of the first fit (`vi.models.after_slds`). By itself it begins at those of a short one.
 
 # %%
 assert found[4].score(test, key=jax.random.key(2)).mean > found[2].score(test, key=jax.random.key(2)).mean + 0.5

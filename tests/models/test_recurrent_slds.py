@@ -17,7 +17,8 @@ from vijax.families import CoefficientsPrecision
 from vijax.families.scalar.normal_gamma import MeanPrecision
 from vijax.families.vector.matrix_normal_wishart import MatrixPrecision
 from vijax.models.energies.energy import energy_of
-from vijax.models.series.recurrent_slds import after_slds
+from vijax.models.series import recurrent_start
+from vijax.models.series.recurrent_start import after_slds
 
 D, Q, K, A, T = 2, 2, 3, 0.6, 4
 RNG = np.random.default_rng(0)
@@ -207,3 +208,19 @@ def test_it_goes_on_where_an_slds_ended():
     assert model is vi.models.recurrent_slds(1, 2, 2, init=again)
     fit = vi.fit(vi.cavi(model), data, num_steps=5, key=key)
     assert fit.trace["elbo"][-1] > fit.trace["elbo"][0]
+
+
+def test_by_itself_it_begins_where_coordinate_ascent_of_an_slds_comes_to(monkeypatch):
+    monkeypatch.setattr(recurrent_start, "ROUNDS", 5)
+    rng, key = np.random.default_rng(0), jax.random.key(0)
+    data = vi.models.pad([rng.normal(size=(n, 2)).cumsum(0) for n in (30, 22)])
+    with jax.enable_x64():
+        first = vi.models.slds(2, 2, 2, stickiness=5.0)
+        found = vi.cavi(vi.models.recurrent_slds(2, 2, 2)).init(key, vi.Minibatch(data, None)).posterior
+        alg, batch = vi.cavi(first), vi.Minibatch(data, None)
+        state = alg.init(jax.random.split(key)[0], batch)  # by the first of the two keys of the start
+        for _ in range(recurrent_start.ROUNDS):
+            state, _ = alg.step(key, state, batch)
+        start = after_slds(state.local)
+        expected = vi.cavi(vi.models.recurrent_slds(2, 2, 2, init=start)).init(key, batch).posterior
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8), found, expected)

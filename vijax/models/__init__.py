@@ -32,7 +32,8 @@ from vijax.models.series.arhmm import arhmm
 from vijax.models.series.factorial_hmm import factorial_hmm
 from vijax.models.series.hdp_hmm import hdp_hmm
 from vijax.models.series.hmm import hmm
-from vijax.models.series.recurrent_slds import after_slds, recurrent_slds
+from vijax.models.series.recurrent_slds import recurrent_slds
+from vijax.models.series.recurrent_start import after_slds
 from vijax.models.series.sequences import pad
 from vijax.models.series.slds import slds
 from vijax.models.series.state_space import linear_gaussian_state_space

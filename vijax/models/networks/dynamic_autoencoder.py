@@ -193,7 +193,7 @@ def _start(form: Form, num_states: int, variance: float = 0.05) -> starts.Init:
         seen = mask & jnp.all(square < 0, -1)
         path = jnp.where(seen[..., None], -0.5 * linear / jnp.where(square < 0, square, -1.0), 0.0)
         path = jnp.where(mask[..., None], slds.smoothed(path, seen), 0.0)
-        return slds.implied_by_path(form, num_states, True, variance, key, context, path, inputs, mask)
+        return slds.implied_by_path(form, num_states, variance, key, context, path, inputs, mask)
 
     return start
 

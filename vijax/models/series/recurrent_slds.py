@@ -17,9 +17,7 @@ The states are not exchangeable: the first ones part from all others by one plan
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -38,13 +36,14 @@ from vijax.families.scalar.polya_gamma import PolyaGammaStats
 from vijax.inference.estep import mean_field
 from vijax.models.energies.energy import energy_model
 from vijax.models.series import sequences
+from vijax.models.series.recurrent_start import by_slds
 from vijax.models.series.slds import (
     check_observations,
     first_step,
     motion_priors,
     observed_draws,
     path_terms,
-    start_of_paths,
+    slds,
     states_template,
 )
 from vijax.models.series.state_space import path_template, regression_prior
@@ -53,6 +52,8 @@ from vijax.xla.by_value import by_value
 
 START = 30.0
 """Tilt of omega where E-steps begin: so large that the first path is not drawn to the planes that part the states."""
+STICKINESS = 5.0
+"""That of the system at whose paths a fit starts, counted in steps."""
 
 
 @by_value
@@ -91,7 +92,7 @@ def recurrent_slds(
       variance: inverse of the prior mean of the precisions of the motion, whose path begins at variance about one.
       shape: shape of the gamma prior of the noise precisions of observations and first steps.
       rate: rate of the same prior; data of another scale than one want another rate.
-      init: the start, best `after_slds`; by default that of `slds`.
+      init: the start; by default the paths of an `slds` after 40 steps, as `after_slds` of one of your own.
       estep: how the locals are found in turn; by default `vijax.estep.mean_field(20, 1e-3)`.
 
     Returns:
@@ -118,7 +119,8 @@ def recurrent_slds(
         path = path_template(latent_dim, group)
         return {**path, "omega": PolyaGamma(-0.5 * tilt**2, 1), "z": states_template(num_states, False, group)}
 
-    begun = start_of_paths(form, dim, num_states, False)
+    sizes, concentrations = (dim, num_states, latent_dim, num_inputs), (initial_concentration, 1.0, STICKINESS)
+    first = slds(*sizes, *concentrations, persistence, strength, degrees, variance, shape, rate)
     mean = np.concatenate([np.zeros((num_states - 1, latent_dim)), 2 * stickiness * _stick(num_states)[1].T], 1)
     covariance = np.broadcast_to(spread**2 * np.eye(width), (num_states - 1, width, width))
     return energy_model(
@@ -131,58 +133,11 @@ def recurrent_slds(
         locals=locals_,
         energy=energy,
         example=(np.linspace(-1.0, 1.0, 3 * (dim + num_inputs)).reshape(3, -1), np.ones(3, bool)),
-        init=init or begun,
+        init=init or by_slds(first),
         estep=estep or mean_field(20, 1e-3),
         check_data=lambda data: check_observations(dim, num_inputs, data),
         generative=_drawn(form, dim),
     )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class AfterSlds:
-    """The start at given statistics of the locals. Starts of equal numbers are equal, so that a model made again with
-    one compiles nothing.
-
-    Attributes:
-      means: mean statistics of `x`, `z` and `omega` by sequence, as NumPy arrays.
-    """
-
-    means: Mapping[str, Any]
-
-    def __call__(self, key: PRNGKeyArray, context: starts.Context) -> Any:
-        return context.implied_by(jax.tree.map(jnp.asarray, dict(self.means)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AfterSlds) and self._content == other._content
-
-    def __hash__(self) -> int:
-        return hash(self._content)
-
-    @property
-    def _content(self) -> tuple[Any, ...]:
-        leaves, structure = jax.tree.flatten(self.means)
-        return structure, *((x.shape, x.dtype.name, x.tobytes()) for x in leaves)
-
-
-def after_slds(local: Mapping[str, Any]) -> AfterSlds:
-    """The start at the paths of a fitted `vijax.models.slds`. From here fits of `recurrent_slds` end at better optima
-    than from a start of their own: by 189 nats on 3,000 steps of a track after the best of four fits of `slds`, by 85
-    after one (`benchmarks/results_dynamics.md`).
-
-    Args:
-      local: `fit.locals(data, key=key)` of a fit of `slds`, with as many states and dimensions, to the same data.
-
-    Such as::
-
-        first = vijax.fit(vijax.cavi(vijax.models.slds(dim, 4, 2)), data, num_steps=100, key=key)
-        model = recurrent_slds(dim, 4, 2, init=after_slds(first.locals(data, key=key)))
-    """
-    x, z = local["x"], local["z"]
-    steps, k = z.num_steps, z.num_states
-    moves = jnp.broadcast_to(z.transition[:, None], (len(z.transition), steps - 1, k, k))
-    means = {"x": x.expected_stats(), "z": dataclasses.replace(z, transition=moves).expected_stats()}
-    means["omega"] = PolyaGammaStats(jnp.full((len(moves), steps - 1, k - 1), 0.25, moves.dtype))
-    return AfterSlds(jax.tree.map(np.asarray, means))
 
 
 def switching_terms(

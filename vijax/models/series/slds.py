@@ -29,7 +29,6 @@ from vijax.contract.model import Model
 from vijax.contract.queries import Generative, Values
 from vijax.families import Dirichlet, LinearGaussianChainStats, MarkovChain, MarkovChainStats, NormalGamma, Product
 from vijax.families.chain import chains
-from vijax.families.scalar.polya_gamma import PolyaGammaStats
 from vijax.inference.estep import mean_field
 from vijax.models.energies.energy import energy_model
 from vijax.models.series import sequences
@@ -191,7 +190,7 @@ def chain_priors(num_states: int, initial: float, transition: float, stickiness:
 
 
 @by_value
-def start_of_paths(form: Form, dim: int, num_states: int, shared: bool = True, variance: float = 0.05) -> starts.Init:
+def start_of_paths(form: Form, dim: int, num_states: int, variance: float = 0.05) -> starts.Init:
     """The start: the path that `vijax.models.linear_gaussian_state_space` starts at, its leading principal components,
     known up to `variance`; and states by clusters of windows in which that path, smoothed, moves alike."""
 
@@ -199,7 +198,7 @@ def start_of_paths(form: Form, dim: int, num_states: int, shared: bool = True, v
         y, mask = context.data().data
         y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool) & context.counts()[:, None]
         path = smoothed(window_scores(y[..., :dim], mask, form.dim), mask)
-        return implied_by_path(form, num_states, shared, variance, key, context, path, y[..., dim:], mask)
+        return implied_by_path(form, num_states, variance, key, context, path, y[..., dim:], mask)
 
     return start
 
@@ -207,7 +206,6 @@ def start_of_paths(form: Form, dim: int, num_states: int, shared: bool = True, v
 def implied_by_path(
     form: Form,
     num_states: int,
-    shared: bool,
     variance: float,
     key: PRNGKeyArray,
     context: starts.Context,
@@ -217,7 +215,7 @@ def implied_by_path(
 ) -> Product:
     """The globals implied by a path that is known up to `variance`, and by states of like motion on it."""
     labels = labels_by_motion(form, key, jnp.concatenate([path, inputs], -1), mask, num_states)
-    states = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, shared, m, path.dtype))(labels, mask)
+    states = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, path.dtype))(labels, mask)
     chain: Any = path_template(form.dim, (path[0], mask[0]))["x"]
     exact: LinearGaussianChainStats = jax.vmap(lambda x, m: chain.with_context(m).stats(x))(path, mask)
     spread = jnp.where(mask[..., None, None], variance * jnp.eye(form.dim, dtype=path.dtype)[None, None], 0.0)
@@ -225,11 +223,7 @@ def implied_by_path(
     both = mask[:, 1:, None, None] & mask[:, :-1, None, None]
     cross = exact.cross + jnp.where(both, 0.9 * spread[:, 1:], 0.0)
     x = exact._replace(outer=exact.outer + spread, cross=cross)
-    local: dict[str, Any] = {"x": x, "z": MarkovChainStats(*states)}
-    if not shared:  # transitions by logistic regressions, whose omega have mean 1/4 where nothing is known
-        shape = (*cross.shape[:2], num_states - 1)
-        local["omega"] = PolyaGammaStats(jnp.full(shape, 0.25, path.dtype))
-    return context.implied_by(local)
+    return context.implied_by({"x": x, "z": MarkovChainStats(*states)})
 
 
 def smoothed(path: Float[Array, "N T Q"], mask: Bool[Array, "N T"]) -> Float[Array, "N T Q"]:
