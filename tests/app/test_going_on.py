@@ -221,8 +221,8 @@ class State:
 def test_a_posterior_that_is_not_finite_is_written_as_it_is(value, excused):
     """A fault of the description is raised only once all is written."""
     said = []
-    seen = Seen(Fit(None, State(value), {}, None), None, None, None)
-    shown, fault = runs._described(Undescribable(), seen, said.append)
+    seen = Seen(Fit(None, State(value), {}, None), None, None, None, said.append)
+    shown, fault = runs._described(Undescribable(), seen)
     assert shown == []
     assert (fault is None) == excused
     assert any("not finite" in line and "SVD did not converge" in line for line in said) == excused

@@ -193,6 +193,10 @@ def test_effects_are_of_the_chain(fit):
     np.testing.assert_array_equal(other.draws, fixed.draws)
     assert "sweeps=0" in fixed.notes[-1]
     assert len(found.notes) == 1
+    said = []
+    again = MODEL.effects(fit, key=jax.random.key(1), num_draws=2, sweeps=4, callback=lambda *each: said.append(each))
+    assert said == [(1, 10), (4, 10), (7, 10), (10, 10)]
+    assert again.draws.shape[0] == 20
     with pytest.raises(ValueError, match="sweeps: expected"):
         MODEL.effects(fit, key=jax.random.key(1), sweeps=-1)
 

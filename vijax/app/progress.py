@@ -161,16 +161,16 @@ class Counter:
     250 of 1,000 rows read
     """
 
-    def __init__(self, say: Callable[[str], None], what: str, total: int, every_s: float = 5.0):
+    def __init__(self, say: Callable[[str], None], what: str, total: int = 0, every_s: float = 5.0):
         self.say, self.what, self.total, self.every_s = say, what, total, every_s
         self.said = time.perf_counter()
 
-    def __call__(self, done: int) -> None:
-        """So many are done."""
+    def __call__(self, done: int, total: int = 0) -> None:
+        """So many are done, of `total` where that was not known before."""
         now = time.perf_counter()
         if now - self.said >= self.every_s:
             self.said = now
-            self.say(f"{done:,} of {self.total:,} {self.what}")
+            self.say(f"{done:,} of {total or self.total:,} {self.what}")
 
 
 @contextlib.contextmanager

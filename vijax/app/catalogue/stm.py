@@ -17,6 +17,7 @@ from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
 from vijax.app.kinds.topic_names import SEEDED, build_seeded
 from vijax.app.page import blocks
 from vijax.app.page.blocks import Block, Curves, Intervals, Table
+from vijax.app.progress import Counter
 from vijax.app.settings.options import given, model_section
 from vijax.app.settings.typed_toml import setting
 from vijax.data.corpora.corpus import Corpus, split_ids
@@ -137,7 +138,8 @@ def describe(seen: Seen) -> list[Block]:
 def _effects(model: Stm, seen: Seen, called: Mapping[int, str]) -> Iterator[Block]:
     """Shares along columns of numbers; then a table and a drawing of each column's effects. Those of splines are left
     out: they mean nothing by themselves."""
-    effects, names, order = model.effects(seen.fit, key=seen.key), list(called.values()), list(called)
+    told = Counter(seen.say, "sweeps for the effects of covariates")
+    effects, names, order = model.effects(seen.fit, key=seen.key, callback=told), list(called.values()), list(called)
     each = [x[order] for x in (effects.mean, effects.sd, effects.low, effects.high)]
     by = f"On the share of each topic, by {effects.design.formula.partition('~')[2].strip()}."
     note = " ".join([by, *effects.notes])  # once

@@ -89,6 +89,7 @@ class Seen(NamedTuple):
     data: Data
     settings: Any
     key: Any
+    say: Callable[[str], None] = lambda message: None  # where long work says how far it is
 
     def point(self, name: str) -> Any:
         """A single value of a global for a reader: the mode where the algorithm finds a point, else the mean."""

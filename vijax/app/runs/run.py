@@ -348,7 +348,7 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
                 result = _fitted(sitting, arranged, (recorder, printer))
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
-    shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)
+    shown, fault = _described(listing, Seen(result, data, config.model, read_key, say))
     if fault is None:
         judged = Seen(result, data, config.model, score_key)
         remarks, fault = _judged(judged, recorder.latest_score, folder, shown, say)
@@ -373,7 +373,7 @@ def _steps_per_epoch(config: Config, data: Data) -> int:
     return 1 if size is None else max(1, -(-num_groups(config, data) // size))
 
 
-def _described(listing: Any, seen: Seen, say: Say) -> tuple[list[Any], Exception | None]:
+def _described(listing: Any, seen: Seen) -> tuple[list[Any], Exception | None]:
     """The blocks of the page; or none, and an error to raise once the posterior is written: no run is lost at its end.
     A posterior that is not finite has no blocks, and this is no error."""
     try:
@@ -382,7 +382,7 @@ def _described(listing: Any, seen: Seen, say: Say) -> tuple[list[Any], Exception
         numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(seen.posterior)]
         if all(np.isfinite(x).all() for x in numbers if x.dtype.kind == "f"):
             return [], error
-        say(f"Warning: the posterior is not finite, and so cannot be described ({error}); it is written as it is")
+        seen.say(f"Warning: the posterior is not finite, and so cannot be described ({error}); it is written as it is")
         return [], None
 
 

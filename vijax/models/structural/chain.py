@@ -15,7 +15,7 @@ Words' topics are drawn after z, whose conditional has them summed out (Tanner a
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -58,14 +58,6 @@ class Documents(NamedTuple):
     tokens: Words
 
 
-class Lengths(NamedTuple):
-    """Groups of words (0: they do not differ), sweeps before the first draw, and the number of draws."""
-
-    groups: int
-    before: int
-    number: int
-
-
 EACH = 3
 """Sweeps from one draw to the next."""
 
@@ -96,29 +88,45 @@ def _blocks(document: np.ndarray, word: np.ndarray, times: np.ndarray) -> Words:
     return Words(blocks(document, jnp.int32), blocks(word, jnp.int32), blocks(times, jnp.result_type(float)))
 
 
-@functools.partial(step_jit, static_argnums=(0,))
 def drawn(
-    lengths: Lengths, prior: Product, stats: Any, documents: Documents, key: PRNGKeyArray
-) -> tuple[Float[Array, "S docs K"], Float[Array, ""]]:
+    groups: int,
+    prior: Product,
+    stats: Any,
+    documents: Documents,
+    key: PRNGKeyArray,
+    before: int,
+    number: int,
+    callback: Callable[[int, int], None] | None = None,
+) -> tuple[Float[np.ndarray, "S docs K"], float]:
     """Draws of the shares from one chain, and how many of its proposals of z were accepted.
 
     Args:
-      lengths: its length.
+      groups: groups of words; 0: they do not differ.
       prior: of the globals.
       stats: statistics of a draw of all globals, at which it begins.
       documents: all documents.
       key: random key.
+      before: sweeps before the first draw.
+      number: how many draws.
+      callback: called with the number of sweeps that are done, and of all.
     """
-    step = functools.partial(sweep, lengths.groups, prior, documents)
+    state, shares, total = (stats, documents.sites.mean, jnp.zeros(())), [], before + EACH * number
+    for done in range(before % EACH or EACH, total + 1, EACH):
+        state = _swept(groups, prior, documents, state, key, max(done - EACH, 0), done)
+        if done > before:
+            shares.append(np.asarray(jax.nn.softmax(state[1])))
+        if callback is not None:
+            callback(done, total)
+    return np.stack(shares), float(state[2]) / total
 
-    def keep(state: Any, i: Array) -> Any:
-        state = jax.lax.fori_loop(i, i + EACH, at, state)
-        return state, jax.nn.softmax(state[1])
 
-    at = lambda i, state: step(state, jax.random.fold_in(key, i))
-    start = jax.lax.fori_loop(0, lengths.before, at, (stats, documents.sites.mean, jnp.zeros(())))
-    (_, _, accepted), found = jax.lax.scan(keep, start, lengths.before + EACH * jnp.arange(lengths.number))
-    return found, accepted / (lengths.before + EACH * lengths.number)
+@functools.partial(step_jit, static_argnums=(0,))
+def _swept(
+    groups: int, prior: Product, documents: Documents, state: Any, key: PRNGKeyArray, first: Any, end: Any
+) -> Any:
+    """The state after sweeps number `first` to `end` - 1."""
+    at = lambda i, state: sweep(groups, prior, documents, state, jax.random.fold_in(key, i))
+    return jax.lax.fori_loop(first, end, at, state)
 
 
 def sweep(groups: int, prior: Product, documents: Documents, state: Any, key: PRNGKeyArray) -> Any:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import jax
@@ -120,6 +121,7 @@ class Stm(Model):
         level: float = 0.9,
         num_draws: int = 100,
         sweeps: int = 300,
+        callback: Callable[[int, int], None] | None = None,
     ) -> of_effects.Effects:
         """Effects of covariates on the shares of topics, with intervals that carry the uncertainty of topics and of
         each document's shares.
@@ -142,6 +144,8 @@ class Stm(Model):
           num_draws: draws of the shares.
           sweeps: sweeps of the chain before the first draw. 0 takes draws from q(z_d) at fitted topics, which cost
             less; intervals are then too narrow where documents are short.
+          callback: called now and then with the number of sweeps that are done, and of all: a chain of thousands of
+            documents takes minutes.
 
         Raises:
           ValueError: a formula that cannot be read, or other numbers of rows than documents.
@@ -156,7 +160,7 @@ class Stm(Model):
         x = design.rows.x if formula is None and table is self.table else design.rows_of(table).x
         key_shares, key_effects = jax.random.split(key)
         if by_chain:
-            shares, accepted = self._draws_of_chain(fit, key_shares, sweeps, num_draws)
+            shares, accepted = self._draws_of_chain(fit, key_shares, sweeps, num_draws, callback)
             notes = notes_on(corpus, sweeps, accepted)
         else:
             shares, notes = self._draws(fit, corpus, key_shares, num_draws), notes_on(corpus, 0)
@@ -184,7 +188,7 @@ class Stm(Model):
         return np.asarray(found)[:, :number]
 
     def _draws_of_chain(
-        self, fit: Any, key: PRNGKeyArray, sweeps: int, number: int
+        self, fit: Any, key: PRNGKeyArray, sweeps: int, number: int, callback: Callable[[int, int], None] | None
     ) -> tuple[Float[np.ndarray, "docs S K"], float]:
         """Draws of the shares of the documents of training from a chain that begins at a draw of q, and the share of
         its proposals that were accepted."""
@@ -194,14 +198,9 @@ class Stm(Model):
         groups = len(self.covariates.groups)
         documents = chain.documents_of(self.data, groups, logits, *sites)
         laws = {name: _law_of(estimate) for name, estimate in fit.estimates.items()}
-        found, accepted = chain.drawn(
-            chain.Lengths(groups, sweeps, number),
-            self.prior(fit.state.hyper),
-            chain.drawn_stats(laws, key_start),
-            documents,
-            key_chain,
-        )
-        return np.asarray(found).swapaxes(0, 1), float(accepted)
+        prior, start = self.prior(fit.state.hyper), chain.drawn_stats(laws, key_start)
+        found, accepted = chain.drawn(groups, prior, start, documents, key_chain, sweeps, number, callback)
+        return found.swapaxes(0, 1), accepted
 
 
 @dataclasses.dataclass(frozen=True)
