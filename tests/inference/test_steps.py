@@ -73,6 +73,15 @@ def test_a_step_whose_size_is_a_beta_above_one_is_not_damped_backwards():
     np.testing.assert_allclose(numbers(state.posterior), [2 + 6, 3 + 2], rtol=1e-6)
 
 
+@pytest.mark.parametrize("update", [vi.update.symmetric_kl(), vi.update.mirror(), vi.update.euclidean()])
+def test_beyond_a_full_step_there_is_no_weight_for_v(update):
+    """The structured message of a step of beta 2 is that of mean field, whatever the divergence."""
+    given = {"update": update, "step_size": vi.step_size.beta(2.0), "num_groups": 8}
+    algs = vi.ssvi(COIN, damping=1.0, **given), vi.svi(COIN, **given)
+    structured, plain = (jax.jit(alg.step)(KEY, alg.init(KEY), Y)[0].posterior for alg in algs)
+    np.testing.assert_allclose(numbers(structured), numbers(plain), rtol=1e-6)
+
+
 def test_the_score_function_is_unbiased_at_two_draws():
     """Of a bound linear in the statistics the natural gradient is its coefficients. Averaged over 20,000 pairs of
     draws: a baseline of n in place of n - 1 others halves them; the standard error is below .05."""

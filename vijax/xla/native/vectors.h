@@ -96,6 +96,7 @@ struct Of<double> {
 template <class T>
 inline Vector<T> exponential(Vector<T> x) {
   using Bits = Vector<typename Of<T>::Bits>;
+  static_assert(static_cast<typename Of<T>::Bits>(-1) > 0, "shifts of signed numbers below 0 are undefined");
   constexpr T rounder = 3 * (static_cast<T>(1ll << Of<T>::mantissa) / 2);
   const Vector<T> shifted = x * static_cast<T>(1.4426950408889634) + rounder, n = shifted - rounder;
   const Vector<T> r = (x - n * Of<T>::high) - n * Of<T>::low;
