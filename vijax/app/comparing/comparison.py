@@ -157,11 +157,17 @@ def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = 
     for folder, facts in zip(folders, found, strict=True):
         changed = [key for key in {**first, **facts} if first.get(key) != facts.get(key)]
         if changed:
-            known = ", ".join(f"{key}: {first.get(key)!s:.40} and {facts.get(key)!s:.40}" for key in changed)
+            known = ", ".join(f"{key}: {_cut(first.get(key))} and {_cut(facts.get(key))}" for key in changed)
             raise ConfigError(
                 f"{folders[0]} and {folder} are of other data, on which scores cannot be compared ({known}); fit both "
                 "to the same data with the same split"
             )
+
+
+def _cut(fact: Any) -> str:
+    """The beginning of it; long lists say that they go on."""
+    text = str(fact)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _unscaled(facts: dict[str, Any], config: Config) -> dict[str, Any]:

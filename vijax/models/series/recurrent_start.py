@@ -45,7 +45,8 @@ def by_slds(first: Model) -> starts.Init:
 def _one_round(
     model: Model, hyper: Any, prior: Product, batch: Minibatch, key: PRNGKeyArray, q: Product, local: Any
 ) -> tuple[Product, Any]:
-    """The locals at given globals, and the globals at these."""
+    """The globals at the locals that are found at given ones, and these. What rounding has left no law of its family
+    stays as it was."""
 
     def bound(stats: Any) -> tuple[Any, Any]:
         said = model.local_elbo(hyper, stats, batch._replace(local=local), key, model.estep)
@@ -53,7 +54,8 @@ def _one_round(
         return scale * said.total, said.local
 
     message, found = jax.grad(bound, has_aux=True)(q.expected_stats())
-    return tree.add(prior, prior.with_naturals(message)), found
+    implied = tree.add(prior, prior.with_naturals(message))
+    return jax.tree.map(jnp.where, implied.in_domain(), implied, q), found
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
