@@ -92,7 +92,7 @@ def recurrent_slds(
       variance: inverse of the prior mean of the precisions of the motion, whose path begins at variance about one.
       shape: shape of the gamma prior of the noise precisions of observations and first steps.
       rate: rate of the same prior; data of another scale than one want another rate.
-      init: the start; by default the paths of an `slds` after 40 steps, as `after_slds` of one of your own.
+      init: the start; by default at the paths of an `slds` after 40 steps; `after_slds` for those of a fit of your own.
       estep: how the locals are found in turn; by default `vijax.estep.mean_field(20, 1e-3)`.
 
     Returns:

@@ -113,6 +113,7 @@ def drawn(
     state, shares, total = (stats, documents.sites.mean, jnp.zeros(())), [], before + EACH * number
     for done in range(before % EACH or EACH, total + 1, EACH):
         state = _swept(groups, prior, documents, state, key, max(done - EACH, 0), done)
+        jax.block_until_ready(state)  # else sweeps would be told, and could not be interrupted, that are only planned
         if done > before:
             shares.append(np.asarray(jax.nn.softmax(state[1])))
         if callback is not None:
