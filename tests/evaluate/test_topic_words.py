@@ -1,11 +1,13 @@
 """Words of topics, and topics of words, against loops and known topics."""
 
 import numpy as np
+import pytest
+from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 import vijax as vi
 from vijax.data import Corpus, synthetic
-from vijax.topics.anchors import _convex_weights
+from vijax.topics.anchors import _candidates, _convex_weights
 
 RNG = np.random.default_rng(0)
 TOPICS = RNG.dirichlet(np.full(12, 0.5), 3)
@@ -51,3 +53,15 @@ def test_anchor_words_find_the_topics():
     assert gaps[linear_sum_assignment(gaps)].mean() < 0.2
     np.testing.assert_allclose(found.topics.sum(1), 1.0)
     np.testing.assert_allclose(found.shares.sum(), 1.0)
+
+
+@pytest.mark.parametrize(("docs", "least"), [(3000, 150), (1500, 150), (500, 50)])
+def test_anchors_occur_in_150_documents_or_a_tenth_of_them(docs, least):
+    """Word v is in 2 v documents."""
+    counts = sparse.csr_matrix(np.arange(docs)[:, None] < 2 * np.arange(120))
+    np.testing.assert_array_equal(_candidates(counts, 3), np.arange(least // 2, 120))
+
+
+def test_few_frequent_words_leave_ten_anchors_a_topic():
+    counts = sparse.csr_matrix(np.arange(500)[:, None] < np.arange(60)[None])
+    np.testing.assert_array_equal(_candidates(counts, 3), np.arange(30, 60))

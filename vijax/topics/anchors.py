@@ -25,9 +25,9 @@ from vijax.topics.seeds import beyond_others
 
 MOST_ANCHORS = 2000
 """Words, at most, that may be anchors, and with which others are seen to occur: the most frequent ones."""
-LEAST_SHARE = 0.1
-"""Share of the documents that an anchor occurs in, unless fewer than ten words a topic do: rows of rarer words are
-noise, and lie far out. Of 12 simulated corpora (benchmarks/stm.py) 11 had merged topics at .01, none at .1."""
+ENOUGH, LEAST_SHARE = 150, 0.1
+"""An anchor occurs in so many documents, or in such a share of them if that is less, unless fewer than ten words a
+topic do: rows of rarer words are noise, and lie far out. `benchmarks/results_stm.md` says what others gave."""
 ROUNDS = 300
 
 
@@ -104,7 +104,8 @@ def _candidates(counts: Any, num_topics: int) -> Int[np.ndarray, " candidates"]:
     documents = np.asarray((counts > 0).sum(0)).ravel()
     frequent = np.argsort(-documents, kind="stable")
     require(np.sum(documents > 0) >= num_topics, "num_topics", "at most the number of words", num_topics)
-    enough = int(np.sum(documents >= max(5.0, LEAST_SHARE * counts.shape[0])))
+    least = max(5.0, min(ENOUGH, LEAST_SHARE * counts.shape[0]))
+    enough = int(np.sum(documents >= least))
     few = min(10 * num_topics, int(np.sum(documents > 0)))
     return np.sort(frequent[: min(max(enough, few), MOST_ANCHORS)])
 

@@ -61,6 +61,8 @@ OWN = 2.0, 8.0
 """Prior of the share of a group's own words in a topic: a fifth, worth ten words."""
 MANY = 10
 """Topics beyond which the E-step has curvatures by slopes."""
+TOL = 0.01
+"""Gain of a step, in nats, below which a document is left until the next visit."""
 ANCHORED = 0.8
 """Share of the start of a topic that is of anchor words; the rest is of all words, so that none is ruled out."""
 
@@ -250,8 +252,8 @@ def stm(
         standard deviations of the columns: worth so many documents.
       start: where topics begin: "anchors" at those of anchor words, which are good and not random; "documents" at a few
         documents each, drawn by the key. Topics with seed words begin at these, and at documents that have them.
-      estep: default E-step; `vijax.estep.proximal_gradient()` if None. With more than ten topics its curvatures are
-        had from slopes (`vijax.expectation.vector_monte_carlo`), which is faster, and costs a little of the bound.
+      estep: default E-step; `vijax.estep.proximal_gradient(tol=0.01)` if None. With more than ten topics its curvatures
+        are had from slopes (`vijax.expectation.vector_monte_carlo`), which is faster, and costs a little of the bound.
       num_samples: draws of each q(z), as in `vijax.models.ctm`.
       seed: seed of all draws on full data, as in `vijax.models.ctm`.
 
@@ -289,9 +291,10 @@ def stm(
 
 
 def _estep(num_topics: int) -> Any:
-    """The default E-step. With many topics Hessians of all draws cost more than what they give to the bound."""
+    """The default E-step. With many topics Hessians of all draws cost more than what they give to the bound. The next
+    step visits the documents again, so that their last digits need not be found at each."""
     many: Literal["slopes", "hessians"] = "slopes" if num_topics > MANY else "hessians"
-    return esteps.proximal_gradient(vector_monte_carlo(64, antithetic=True, matched=True, curvature=many))
+    return esteps.proximal_gradient(vector_monte_carlo(64, antithetic=True, matched=True, curvature=many), tol=TOL)
 
 
 @dataclasses.dataclass(frozen=True)
