@@ -7,8 +7,6 @@ import vijax as vi
 from vijax.app.cli import main
 from vijax.app.page.pages import read_run
 
-pytest.importorskip("formulae")
-
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
