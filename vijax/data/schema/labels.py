@@ -118,7 +118,13 @@ def labels_of(values: Any, is_missing: Callable[[Any], bool] | None = None) -> L
     >>> labels_of(["a", None, "b", "a"]).codes.tolist(), labels_of(np.array([3, 1, 3])).levels().names
     ([0, -1, 1, 0], ('1', '3'))
     """
-    distinct, codes = _distinct(values)
+    return labels_of_distinct(*distinct_values(values), is_missing)
+
+
+def labels_of_distinct(
+    distinct: Sequence[Any], codes: np.ndarray, is_missing: Callable[[Any], bool] | None = None
+) -> Labels:
+    """`labels_of` a column whose distinct values, and their places in the rows, are known."""
     named: dict[int, tuple[LabelKind, str]] = {}
     for place, value in enumerate(distinct):
         is_gap = is_missing is not None and isinstance(value, str) and is_missing(value)
@@ -181,25 +187,30 @@ def is_none(value: Any) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def _distinct(values: Any) -> tuple[list[Any], np.ndarray]:
-    """The distinct values in the order in which they first occur, and the place of each row's value."""
+def distinct_values(values: Any) -> tuple[list[Any], np.ndarray]:
+    """The distinct values in the order in which they first occur, and the place of each row's value. Values that are
+    equal and of different types, as True and 1, are two.
+
+    >>> distinct_values(["b", "a", "b"])[0], distinct_values(["b", "a", "b"])[1].tolist()
+    (['b', 'a'], [0, 1, 0])
+    """
     array = values if isinstance(values, np.ndarray) else _as_array(values)
     if array.dtype.kind != "O":
         distinct, first, codes = np.unique(array, return_index=True, return_inverse=True)
         order = np.argsort(first)
         # Of types with dates and floats of other widths NumPy's own scalars say more than Python's.
         return [distinct[place] for place in order], np.argsort(order)[codes.reshape(-1)]
-    places: dict[Any, int] = {}
-    values_by_place: list[Any] = []
-    codes = np.empty(len(array), int)
-    for row, value in enumerate(array):
-        # True, 1 and 1.0 are one key of a dict, and have different names.
-        key = (type(value), value) if not is_none(value) else None
-        if key not in places:
-            places[key] = len(values_by_place)
-            values_by_place.append(value)
-        codes[row] = places[key]
-    return values_by_place, codes
+    cells = array.tolist()
+    if {type(cell) for cell in cells} <= {str, type(None)}:
+        return _by_place(cells)
+    keys = [(type(cell), cell) if not is_none(cell) else None for cell in cells]
+    distinct_keys, codes = _by_place(keys)
+    return [None if key is None else key[1] for key in distinct_keys], codes
+
+
+def _by_place(keys: list[Any]) -> tuple[list[Any], np.ndarray]:
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    return list(places), np.fromiter(map(places.__getitem__, keys), int, len(keys))
 
 
 def _as_array(values: Sequence[Any]) -> np.ndarray:

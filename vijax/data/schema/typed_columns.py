@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from vijax.checks import require
-from vijax.data.schema.labels import Labels, is_none, labels_of, name_of_value
+from vijax.data.schema.labels import Labels, distinct_values, is_none, labels_of_distinct, name_of_value
 from vijax.data.tables.columns import MISSING_NAMES, FileColumns, number, origin_of
 from vijax.data.tables.table_files import read_columns
 
@@ -29,8 +29,6 @@ that were given as text in memory, where they may be meant as labels; nothing bu
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}.*)?")
 TRUTHS = {"true": 1.0, "false": 0.0}
 """What files have for True and False, in small letters."""
-MOST_TRIED = 1000
-"""Different cells of text by which dates are known."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,7 +58,13 @@ class TypedColumn:
             return np.isnat(self.values)
         if self.values.dtype.kind != "O":
             return np.zeros(len(self.values), bool)
-        return np.fromiter((self._is_missing(value) for value in self.values), bool, len(self.values))
+        distinct, codes = self.distinct
+        return np.array([self._is_missing(value) for value in distinct], bool)[codes]
+
+    @functools.cached_property
+    def distinct(self) -> tuple[list[Any], np.ndarray]:
+        """The distinct cells, and the place of each row's cell among them."""
+        return distinct_values(self.values)
 
     def _is_missing(self, value: Any) -> bool:
         return is_none(value) or (isinstance(value, str) and self.says_nothing(value))
@@ -89,34 +93,36 @@ class TypedColumn:
         return self._kind_of_objects()
 
     def _kind_of_objects(self) -> ColumnKind:
-        cells = self.values[~self.missing] if self.values.dtype.kind == "O" else self.values
-        if not len(cells):
+        distinct, codes = self.distinct
+        there = [place for place, value in enumerate(distinct) if not self._is_missing(value)]
+        cells = [distinct[place] for place in there]
+        if not cells:
             return "empty"
         kinds = set(map(_kind_of_cell, cells))
         if kinds <= {"number", "truth"}:
             return "truth" if kinds == {"truth"} else "number"
-        if kinds == {"time"}:
-            return "time"
-        if _are_days(cells):
+        if kinds == {"time"} or all(DAY.fullmatch(str(cell)) for cell in cells):
             return "time"
         if self.from_file and all(str(cell).lower() in TRUTHS for cell in cells):
             return "truth"
-        of_numbers = sum(_says_number(cell) for cell in cells)
-        if of_numbers == len(cells):
+        counts = np.bincount(codes, minlength=len(distinct))[there]
+        of_numbers = int(counts[[_says_number(cell) for cell in cells]].sum())
+        if of_numbers == counts.sum():
             return "number" if self.from_file else "digits"
-        return "mixed" if 2 * of_numbers > len(cells) else "label"
+        return "mixed" if 2 * of_numbers > counts.sum() else "label"
 
     def numbers(self) -> Float[np.ndarray, " N"]:
         """The cells as numbers, NaN where one is missing; ValueError, with its row, for a cell that is none."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(float)
-        found = np.empty(len(self.values))
-        for row, value in enumerate(self.values):
+        distinct, codes = self.distinct
+        numbers = np.empty(len(distinct))
+        for place, value in enumerate(distinct):
             try:
-                found[row] = np.nan if self._is_missing(value) else self._number(value)
+                numbers[place] = np.nan if self._is_missing(value) else self._number(value)
             except (ValueError, TypeError) as error:
-                raise NoNumber(row, value) from error
-        return found
+                raise NoNumber(int(np.argmax(codes == place)), value) from error
+        return numbers[codes]
 
     def _number(self, cell: Any) -> float:
         if isinstance(cell, str) and self.from_file and cell.lower() in TRUTHS:
@@ -127,20 +133,24 @@ class TypedColumn:
         """The rows of cells that are no numbers and not missing."""
         if self.values.dtype.kind in "biuf":
             return np.array([], int)
-        there = ~self.missing
-        bad = [row for row in np.flatnonzero(there).tolist() if not _says_number(self.values[row])]
-        return np.array(bad, int)
+        distinct, codes = self.distinct
+        is_bad = [not self._is_missing(value) and not _says_number(value) for value in distinct]
+        return np.flatnonzero(np.array(is_bad, bool)[codes])
 
     def rows(self, places: np.ndarray) -> TypedColumn:
         """Some of its cells; what it is stays as it is."""
         return dataclasses.replace(self, values=self.values[places], decided=self.kind)
 
-    def labels(self) -> Labels:
-        """The cells as labels."""
-        made = labels_of(self.values, self.says_nothing)
+    @functools.cached_property
+    def _labels(self) -> Labels:
+        made = labels_of_distinct(*self.distinct, self.says_nothing)
         if self.declared is None:
             return made
         return dataclasses.replace(made, declared=tuple(name_of_value(value)[1] for value in self.declared))
+
+    def labels(self) -> Labels:
+        """The cells as labels."""
+        return self._labels
 
 
 class NoNumber(ValueError):
@@ -174,12 +184,6 @@ def _says_number(cell: Any) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _are_days(cells: np.ndarray) -> bool:
-    """True where all cells are dates as ISO 8601 has them."""
-    distinct = set(map(str, cells[:MOST_TRIED]))
-    return all(DAY.fullmatch(cell) for cell in distinct) and all(DAY.fullmatch(str(cell)) for cell in cells)
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -321,8 +325,8 @@ def _array_of(values: Any) -> np.ndarray:
     dtype = getattr(values, "dtype", None)
     if isinstance(values, np.ndarray) or isinstance(dtype, np.dtype):
         return np.asarray(values)
-    if dtype is not None and hasattr(values, "to_numpy"):  # pandas' own types: nullable, categories, Arrow's, zones
-        return _of_cells(list(values), values)
+    if dtype is not None and hasattr(values, "tolist"):  # pandas' own types: nullable, categories, Arrow's, zones
+        return _of_cells(values.tolist(), values)
     return _of_cells(list(values), values)
 
 

@@ -138,7 +138,8 @@ def _factor(formula: Formula, bars: Sequence[Bar], table: TypedTable, functions:
 def _combinations(by_column: Sequence[Labels], levels: Sequence[Levels]) -> Int[np.ndarray, "groups columns"]:
     """The distinct combinations of levels that rows have, in order."""
     codes = np.stack([own.codes_of(labels) for own, labels in zip(levels, by_column, strict=True)], 1)
-    return np.unique(codes, axis=0)
+    _, first = np.unique(_as_one(codes, [len(own.names) for own in levels]), return_index=True)
+    return codes[first]
 
 
 def _as_one(codes: Int[np.ndarray, "N columns"], sizes: Sequence[int]) -> Int[np.ndarray, " N"]:
