@@ -319,18 +319,18 @@ def _column_in_memory(name: str, values: Any) -> TypedColumn:
 def _array_of(values: Any) -> np.ndarray:
     """The cells as an array: of objects, so that no value is cast, where their types differ or some are missing."""
     if hasattr(values, "to_pylist"):  # pyarrow
-        return _of_cells(values.to_pylist(), values)
+        return _of_cells(values.to_pylist())
     if type(values).__module__.partition(".")[0] == "polars":
-        return _of_cells(values.to_list(), values)
+        return _of_cells(values.to_list())
     dtype = getattr(values, "dtype", None)
     if isinstance(values, np.ndarray) or isinstance(dtype, np.dtype):
         return np.asarray(values)
     if dtype is not None and hasattr(values, "tolist"):  # pandas' own types: nullable, categories, Arrow's, zones
-        return _of_cells(values.tolist(), values)
-    return _of_cells(list(values), values)
+        return _of_cells(values.tolist())
+    return _of_cells(list(values))
 
 
-def _of_cells(cells: list[Any], values: Any) -> np.ndarray:
+def _of_cells(cells: list[Any]) -> np.ndarray:
     """A list as an array of numbers where all its cells are Python's numbers or None, else of objects."""
     kinds = {type(cell) for cell in cells}
     if kinds and kinds <= {int, float, type(None)} and kinds & {int, float}:
