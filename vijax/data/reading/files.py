@@ -43,7 +43,7 @@ class _Unpacked(io.RawIOBase):
     """The bytes of a gzipped file, as long as they are not far more than any text is packed to."""
 
     def __init__(self, path: Path):
-        self._path, self._file = path, gzip.open(path)
+        self._path, self._file = path, gzip.open(path)  # noqa: SIM115
         self._packed, self._come = path.stat().st_size, 0
 
     def readable(self) -> bool:

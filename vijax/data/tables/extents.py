@@ -167,7 +167,7 @@ class _Ods(_Reader):
     def _begin_sheet(self) -> None:
         super()._begin_sheet()
         self._repeated_row = self._repeated_cell = 1
-        self._cells: list[tuple[int, int]] = []  # of this row: the first column, and columns, of cells that hold something
+        self._cells: list[tuple[int, int]] = []  # this row's cells with a value: first column, columns
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         name = _without_prefix(name)

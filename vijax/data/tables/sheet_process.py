@@ -55,7 +55,7 @@ def from_json(cell: Any) -> Any:
     kind, *parts = cell
     if kind == "timedelta":
         return datetime.timedelta(*parts)
-    return {"date": datetime.date, "datetime": datetime.datetime, "time": datetime.time}[kind].fromisoformat(*parts)
+    return getattr(datetime, kind).fromisoformat(*parts)
 
 
 def write_sheet(path: str, wanted: str | None, out: Any) -> None:

@@ -64,7 +64,7 @@ def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
     most_bytes = most_memory(sizes)
     if not CAN_LIMIT:
         _check_extent(path, most_bytes, sizes.unpacked)
-    folder = str(Path(library.__file__).resolve().parents[1])
+    folder = str(Path(str(library.__file__)).resolve().parents[1])
     arguments = [folder, str(most_bytes if CAN_LIMIT else 0), str(path), json.dumps(wanted)]
     with tempfile.TemporaryFile() as said, _started(arguments, said) as process:
         found = _read(process.stdout)
@@ -162,7 +162,9 @@ def _started(arguments: list[str], said: Any) -> Iterator[subprocess.Popen]:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
     except (OSError, ValueError, TypeError) as error:
         remedy = "save the sheet as CSV, which is read without another process"
-        raise DataError(f"a spreadsheet is read by a process of its own, and none can be started ({error}): {remedy}.") from error
+        raise DataError(
+            f"a spreadsheet is read by a process of its own, and none can be started ({error}): {remedy}."
+        ) from error
     try:
         yield process
     finally:
