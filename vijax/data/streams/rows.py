@@ -25,7 +25,7 @@ from vijax.data.reading.parquet_values import (
 from vijax.data.reading.partitions import Part, is_index
 from vijax.data.reading.store import Block, blocks_of, from_parquet, no_parquet, parquet_parts, said_of
 from vijax.data.streams.permutation import Permutation
-from vijax.data.tables.columns import as_numbers, column_of
+from vijax.data.tables.columns import column_of, number
 
 HELD = 1 << 28
 """Bytes of rows that a fit holds at once, where nothing is said."""
@@ -126,7 +126,13 @@ class Rows:
                 return column(names, self.types.get(names))
             dtypes = [self.types[name] for name in names if name in self.types]
             dtype = np.result_type(*dtypes) if len(dtypes) == len(names) > 0 else None
-            return np.stack([column(name, dtype) for name in names], 1)
+            found_columns = [column(name, dtype) for name in names]
+            for name, values in zip(names, found_columns, strict=True):
+                if values.ndim > 1:
+                    got = f"lists of {values.shape[1]}"
+                    remedy = f"name it by itself (columns={name!r}), or leave it out"
+                    raise fail(f"{block.file}, column {name!r}", "numbers, as a column of a matrix", got, remedy)
+            return np.stack(found_columns, 1)
 
         return jax.tree.map(matrix, self.columns, is_leaf=_is_list)
 
@@ -254,9 +260,11 @@ def _beside(heads: Sequence[Head], wanted: Container[str]) -> dict[str, dict[str
         for name, text in head.part.values.items():
             if name not in wanted or name in head.own:
                 continue
-            where = f"{head.part.file}, column {name!r}, which is the name of its folder"
-            numbers = as_numbers(np.array([text], object), where, str, "leave the column out (columns=)")
-            found.setdefault(head.part.file, {})[name] = float(numbers[0])
+            try:
+                found.setdefault(head.part.file, {})[name] = number(text)
+            except ValueError as error:
+                where = f"{head.part.file}, column {name!r}, which its folder gives"
+                raise fail(where, "a number", repr(text), "leave the column out (columns=)") from error
     return found
 
 

@@ -223,7 +223,7 @@ def _numbers(values: list, name: str, notes: Notes) -> np.ndarray:
     """Floats, NaN where one is missing. Whole numbers that floats do not hold stay whole where none is missing, and are
     said to be rounded where some are."""
     found = np.array([np.nan if value is None else float(value) for value in values], float)
-    large = np.flatnonzero(np.abs(found) > EXACT).tolist()
+    large = np.flatnonzero(np.abs(found) >= EXACT).tolist()
     rounded = [place for place in large if isinstance(values[place], int) and int(found[place]) != values[place]]
     if not rounded:
         return found
