@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from vijax.data.tables.columns import are_missing, as_numbers, not_numbers
 from vijax.data.tables.table import OF_NUMBERS
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
+from vijax.data.texts.words import normalised, words_of
 from vijax.fitting.loader import USUAL
 
 
@@ -260,7 +260,6 @@ def look_at_graph(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) 
 
 
 # --- documents -------------------------------------------------------------------------------------------------------
-WORD = re.compile(r"[^\W\d_]{3,}")
 MOST_READ = 200
 """Records that are read to find the column of the text."""
 MOST_TOPICS = 50
@@ -323,7 +322,7 @@ def _text_column(data: str, section: Any) -> str | None:
         return None
     words: dict[str, int] = {}
     for name, text in (item for record in records for item in record.items()):
-        words[name] = words.get(name, 0) + (len(WORD.findall(text)) if isinstance(text, str) else 0)
+        words[name] = words.get(name, 0) + (len(words_of(normalised(text))) if isinstance(text, str) else 0)
     if DEFAULT_COLUMN in words:
         return DEFAULT_COLUMN
     longest = max(words, key=lambda name: words[name])

@@ -28,7 +28,7 @@ from vijax.data.texts import text_files
 from vijax.data.texts.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
 from vijax.data.texts.text_files import RECORDS, TITLE_COLUMN, Texts, find_column
 
-VERSION = 2  # version of the readers; a corpus in the cache that another version made is read again
+VERSION = 3  # version of the readers; a corpus in the cache that another version made is read again
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
 OBJECTS = "counts (documents, words), a pair (counts, vocabulary), a list of texts, or a column or table of texts"
 

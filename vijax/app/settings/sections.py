@@ -74,7 +74,11 @@ class DocumentData:
     separator: Separator | None = setting(None, SEPARATOR)
     sheet: str | None = setting(None, SHEET)
     lowercase: bool = setting_of(TextSettings, "lowercase")
-    token_pattern: str = setting_of(TextSettings, "token_pattern")
+    token_pattern: str | None = setting_of(
+        TextSettings,
+        "token_pattern",
+        more="; unset: words of three letters or more of any script, without HTML, web and e-mail addresses",
+    )
     language: str | None = setting_of(TextSettings, "language", more="; unset: found by these")
     stop_words: str | tuple[str, ...] = setting(
         "auto",
