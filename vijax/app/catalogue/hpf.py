@@ -113,6 +113,8 @@ def transform(seen: Seen, users: Any, tell: Tell) -> Found:
     if more:
         items = np.concatenate([items, models.new_items(seen.fit, seen.data.train.items.x[len(items) :]).mean()])
     weights, taken = seen.fit.predict(users), scipy.sparse.csr_array(users.to_scipy())
+    if (taken_new := getattr(users, "taken_new", None)) is not None:
+        taken = scipy.sparse.csr_array(scipy.sparse.hstack([taken, taken_new]))
     taken.resize(taken.shape[0], len(items))
     found = ranked(weights, items, taken, min(RECOMMENDED, len(items))).items
     tell(len(found))
