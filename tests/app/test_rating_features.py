@@ -142,7 +142,7 @@ def test_a_changed_table_is_noticed(folder, run, capsys):
     assert json.loads((run / "data.json").read_text())["documents"] == 90
 
 
-# --- which columns are what, and items that nobody took in training -----------------------------------------------------
+# --- which columns are what, and items that nobody took in training ---------------------------------------------------
 def test_an_item_that_nobody_took_in_training_is_not_recommended_to_who_took_it(folder, run):
     path = write(folder / "took.csv", ["user", "item"], [["u100", "i0"], ["u100", "new0"], ["u101", "i1"]])
     assert main(["transform", str(run), "--data", path, "--out", str(folder / "took_found.csv")]) == 0
@@ -213,3 +213,18 @@ def test_init_proposes_what_counts_as_taken(movies, capsys, monkeypatch):
     assert "data.column" not in text
     assert main(["init", "hpf", "--data", "who.csv", "--out", "who.toml"]) == 2
     assert "expected columns of users and of items" in capsys.readouterr().err
+
+
+def test_the_page_of_rankings_speaks_of_no_nats(movies):
+    run = movies / "page"
+    given = ["fit", "hpf", "--data", str(movies / "ml.csv"), "--out", str(run), "--set", *SHORT, "data.least=4"]
+    assert main(given) == 0
+    page, summary = (run / "report.html").read_text(), (run / "summary.txt").read_text()
+    score = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["score"]
+    assert f"<dd>{score:.3f} <small>± " in page
+    assert "NDCG@20</small>" in page
+    assert "Ranking of hidden items, NDCG@20, higher is better" in page
+    assert "2.72" not in page
+    assert page.count("nats") == 1  # of the bound
+    (row,) = (line for line in summary.splitlines() if "this model" in line)
+    assert float(row.split()[2]) == pytest.approx(score, abs=5e-4)  # what is hidden is the same
