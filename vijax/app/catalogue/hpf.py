@@ -16,7 +16,9 @@ from vijax.app.page.views import thinned
 from vijax.app.settings.options import built, chooser, model_section
 from vijax.app.settings.sections import row_section
 from vijax.evaluate import hide, ranked, ranking
+from vijax.evaluate.units import OF_RANKINGS
 from vijax.inference import estep, learning
+from vijax.xla import keys
 
 LEADING = 10
 """Items that stand for a component."""
@@ -87,7 +89,8 @@ def _features(seen: Seen) -> Iterator[Table]:
 def _rankings(seen: Seen, sample: Any) -> list[Block]:
     if not np.any(np.diff(sample.indptr) > 1):
         return []
-    left, hidden = hide(sample.to_scipy())
+    # What is hidden is what the held-out score hides: of the same users both are one number.
+    left, hidden = hide(sample.to_scipy(), seed=keys.seed(seen.key if seen.score_key is None else seen.score_key))
     kept = left if sample.covariates is None else models.with_covariates(left, sample.covariates)
     popular = np.asarray(seen.data.train.to_scipy().sum(axis=0), float).reshape(-1, 1)
     ways = (
@@ -98,8 +101,13 @@ def _rankings(seen: Seen, sample: Any) -> list[Block]:
     for name, users, items in ways:
         found = ranking(users, items, left, hidden)
         rows.append([name, found.mean, found.recall])
-    about = "A fifth of each user's items were hidden; " + (
-        "these users were not seen in training." if seen.data.test is not None else "training has seen them all."
+    everybody = seen.data.train if seen.data.test is None else seen.data.test
+    few = f" These are {sample.num_documents:,} of {everybody.num_documents:,} users."
+    about = (
+        f"A fifth of each user's items were hidden. {OF_RANKINGS} Recall is the share of them among the first "
+        f"{found.n}. "
+        + ("These users were not seen in training." if seen.data.test is not None else "Training has seen them all.")
+        + (few if sample.num_documents < everybody.num_documents else "")
     )
     return [Table("Hidden items that are found", ["by", f"NDCG@{found.n}", f"recall@{found.n}"], rows, about)]
 
@@ -113,6 +121,8 @@ def transform(seen: Seen, users: Any, tell: Tell) -> Found:
     if more:
         items = np.concatenate([items, models.new_items(seen.fit, seen.data.train.items.x[len(items) :]).mean()])
     weights, taken = seen.fit.predict(users), scipy.sparse.csr_array(users.to_scipy())
+    if (taken_new := getattr(users, "taken_new", None)) is not None:
+        taken = scipy.sparse.csr_array(scipy.sparse.hstack([taken, taken_new]))
     taken.resize(taken.shape[0], len(items))
     found = ranked(weights, items, taken, min(RECOMMENDED, len(items))).items
     tell(len(found))
@@ -146,6 +156,7 @@ LISTING = Listing(
     learns=learns,
     unit="user",
     per="user",
+    score_unit="NDCG@20",
     transform=transform,
     predicts="item_1",
 )

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from vijax.app.kinds.listing import Data, New, Source
+from vijax.app.kinds.rating_tables import has_ratings, read_ratings
 from vijax.app.kinds.sampled_documents import SampledDocuments, check_by_parts, sampled_documents
 from vijax.app.kinds.topic_names import check_names
 from vijax.app.rows.doc_topics import excerpts_of
-from vijax.app.settings.sections import DocumentData, DocumentPage, dialect_of
+from vijax.app.settings.sections import DocumentData, DocumentPage, RatingData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
 from vijax.data import Corpus
 from vijax.data.corpora.corpus import joined
@@ -56,6 +57,8 @@ def columns_of(section: DocumentData, corpus: Corpus, source: Any = None) -> Map
     path = section.path if source is None else source
     if isinstance(path, str) and path == "docstrings":
         return {"package": [title.partition(".")[0] for title in corpus.titles or ()]}
+    if isinstance(section, RatingData) and has_ratings(section, source):
+        return {}
     format = None if section.format == "auto" else section.format
     return columns_beside(path, section.column, format, dialect_of(section))
 
@@ -64,6 +67,8 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
     """The documents that a [data] section names, or those of another source as that section reads them."""
     from vijax.data import read
 
+    if isinstance(config, RatingData) and has_ratings(config, source):
+        return read_ratings(config, source)
     return read(
         config.path if source is None else source,
         vocabulary=config.vocabulary,

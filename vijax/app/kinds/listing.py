@@ -90,6 +90,7 @@ class Seen(NamedTuple):
     settings: Any
     key: Any
     say: Callable[[str], None] = lambda message: None  # where long work says how far it is
+    score_key: Any = None  # the key of the run's held-out score, where a table repeats it
 
     def point(self, name: str) -> Any:
         """A single value of a global for a reader: the mode where the algorithm finds a point, else the mean."""
@@ -139,6 +140,7 @@ class Listing:
         describes.
       unit: the name of one datum, in the singular.
       per: the unit of scores and bounds.
+      score_unit: the unit of scores where they are no log probabilities.
       target: [model] -> the kind of the target column; None for a model without a target.
       missing: True where entries may be missing.
       wants_group: True where the model uses a column of groups.
@@ -160,6 +162,7 @@ class Listing:
     build: Callable[[Any, Data], Any] = built
     unit: str = "row"
     per: str = "row"
+    score_unit: str = ""
     target: Callable[[Any], TargetKind] | None = None
     missing: bool = False
     wants_group: bool = False

@@ -20,9 +20,9 @@ from vijax.app.explorer.embedded import Explored
 from vijax.app.page import blocks, charts
 from vijax.app.page.svg import escape
 from vijax.evaluate.metrics import LONG, OF_A_BOUND, Curves, lowest_shown, over_a_pass
+from vijax.evaluate.units import meaning_of, measured_by
 
 PASSES = "passes over the data"
-A_NAT = "A nat is a unit of log probability: one nat more makes what is seen 2.72 times as probable."
 
 
 class Report(NamedTuple):
@@ -36,7 +36,7 @@ class Report(NamedTuple):
       curves: curves from `vijax.evaluate.metrics.read_curves`.
       settings: files to show folded away, by their names.
       per: unit of bounds.
-      score_per: unit of scores.
+      score_unit: unit of scores.
       explored: the topics, where the run has some.
     """
 
@@ -47,7 +47,7 @@ class Report(NamedTuple):
     curves: Curves
     settings: Mapping[str, str]
     per: str = "word"
-    score_per: str = "word"
+    score_unit: str = "nats per word"
     explored: Explored | None = None
 
 
@@ -61,7 +61,7 @@ def render(report: Report) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(report.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_header(report)}\n{_found(report)}\n{_curves(report.curves, report.per, report.score_per)}\n"
+        f"{_header(report)}\n{_found(report)}\n{_curves(report.curves, report.per, report.score_unit)}\n"
         f"{_settings(report.settings)}\n<footer>Made by vijax.</footer>\n</main>\n{run}</body>\n</html>\n"
     )
 
@@ -96,17 +96,16 @@ def _found(report: Report) -> str:
     return topics + found
 
 
-def _curves(curves: Curves, per: str, score_per: str) -> str:
-    drawn = "".join(charts.card(block, *OF_A_BOUND) for block in training(curves, per, score_per))
+def _curves(curves: Curves, per: str, score_unit: str) -> str:
+    drawn = "".join(charts.card(block, *OF_A_BOUND) for block in training(curves, per, score_unit))
     return f'<h2>Training</h2><div class="pair">{drawn}</div>' if drawn else ""
 
 
-def training(curves: Curves, per: str, score_per: str) -> list[blocks.Lines]:
+def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:
     """The curves of a run: held-out scores, and the bound, but for a wild start of a long one."""
     drawn = []
     if len(curves.held_out_score):
-        measure = "Document completion, nats" if score_per == "word" else "Log predictive density, nats"
-        note = f"{measure} per {score_per}, higher is better; the band is one standard error. {A_NAT}"
+        note = f"{measured_by(score_unit)}, higher is better; the band is one standard error. {meaning_of(score_unit)}"
         x, y, error = curves.held_out_epoch, curves.held_out_score, curves.held_out_error
         drawn.append(_curve("Held-out score", note, x, y, y - error, y + error, x, y))
     if len(curves.elbo):

@@ -19,6 +19,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.tables.graph import Graph
 from vijax.evaluate import Score, paired_difference, unigram_score
 from vijax.evaluate.metrics import Curves
+from vijax.evaluate.units import is_of_rankings, unit_of
 
 NO_CURVES = Curves(*[np.zeros(0)] * 5)
 SAME = 0.2
@@ -36,6 +37,8 @@ class Plain(NamedTuple):
 def plain_of(seen: Seen, score: Any) -> Plain | None:
     """The plain alternative to the model of a fit; None where there is none for its data."""
     train, test = seen.data.train, seen.data.test
+    if is_of_rankings(unit_of(str(score))):
+        return None  # its own table compares it with popularity
     if isinstance(train, Corpus):
         return _of_words(train, test, score)
     if not isinstance(score, RowScore):
@@ -108,7 +111,7 @@ def quality(seen: Seen, score: Any, curves: Curves, shown: list[Any]) -> tuple[l
     plain = None if score is None or not np.isfinite(score.mean) else plain_of(seen, score)
     if plain is None:
         return ([blocks.Table(TITLE, ["remark"], [[warning] for warning in warnings])] if warnings else []), warnings
-    unit = "nats" + str(score).partition(" nats")[2].partition(" (")[0]
+    unit = unit_of(str(score))
     better = paired_difference(score, plain.score)
     error = f" ± {better.standard_error:.3f}" if np.isfinite(better.standard_error) else ""
     said = f"{abs(better.mean):.3f}{error} {unit}"

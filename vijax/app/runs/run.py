@@ -35,6 +35,7 @@ from vijax.app.runs.at_once import as_kept, fitted, keep_stage, keeper, read_sta
 from vijax.app.runs.claim import claimed, locked, unwritable
 from vijax.app.runs.quality import quality
 from vijax.app.runs.recorder import Recorder
+from vijax.app.runs.restored import keys_at_end
 from vijax.app.runs.results import forget_results, write_results
 from vijax.app.runs.run_end import what_is_saved, whole_end_of, write_end
 from vijax.app.runs.run_folder import (
@@ -304,7 +305,7 @@ def _fitted(sitting: Sitting, arranged: Any, callbacks: tuple[Any, ...]) -> Fit:
 def _seen_to_its_end(sitting: Sitting) -> Outcome:
     folder, config, data, algorithm, _, say, team = sitting
     key, listing = jax.random.key(config.fit.seed), config.listing
-    score_key, read_key = jax.random.split(jax.random.fold_in(key, 1))
+    score_key, read_key = keys_at_end(key)
     note = note_of_batch_size(config, num_groups(config, data))
     if note:
         say(note)
@@ -348,7 +349,7 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
                 result = _fitted(sitting, arranged, (recorder, printer))
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
-    shown, fault = _described(listing, Seen(result, data, config.model, read_key, say))
+    shown, fault = _described(listing, Seen(result, data, config.model, read_key, say, score_key))
     if fault is None:
         judged = Seen(result, data, config.model, score_key)
         remarks, fault = _judged(judged, recorder.latest_score, folder, shown, say)

@@ -162,10 +162,10 @@ class Notes:
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, str | None]] = {}
 
-    def add(self, note: str, where: str | None = None) -> None:
+    def add(self, note: str, where: str | None = None, times: int = 1) -> None:
         """Adds a note; with a place, the text says how often it came, and where first."""
         number, first = self._found.get(note, (0, where))
-        self._found[note] = (number + 1, first)
+        self._found[note] = (number + times, first)
 
     def texts(self) -> tuple[str, ...]:
         """All notes, in the order in which they first came."""
