@@ -164,6 +164,19 @@ def test_effects_are_regressions_of_drawn_shares():
     np.testing.assert_allclose(gap.low[:, 0], got.low[:, 1], rtol=1e-9)
 
 
+def test_effects_at_known_shares_are_least_squares():
+    """Their sds are those of least squares with N - P in the denominator: of few documents that is seen."""
+    rng = np.random.default_rng(1)
+    docs = 12
+    x = MODEL.covariates.design.rows.x[:docs]
+    shares = rng.dirichlet(np.ones(K), docs)
+    got = composed(np.repeat(shares[:, None], 2000, 1), x, MODEL.covariates.design, jax.random.key(0), 0.9)
+    b, squares = np.linalg.lstsq(x, shares, rcond=None)[:2]
+    want = np.sqrt(np.linalg.inv(x.T @ x).diagonal()[:, None] * squares / (docs - x.shape[1]))
+    np.testing.assert_allclose(got.sd, want.T, rtol=0.03)
+    np.testing.assert_allclose(got.mean, b.T, atol=0.05 * want.max())
+
+
 def test_what_a_fit_says(fit):
     assert np.all(np.diff(fit.trace["elbo"]) > -1e-5 * abs(fit.trace["elbo"][-1]))
     effects = MODEL.effects(fit, key=jax.random.key(1), num_draws=20)
