@@ -48,6 +48,9 @@ def _own(name: str, cell: Any, spread: float) -> float:
 
 def range_of(values: Any) -> float:
     """The range of the finite numbers in nested lists, 0 without any."""
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        finite = values[np.isfinite(values)]
+        return float(np.ptp(finite)) if finite.size else 0.0
     known = [x for x in _leaves(values) if is_number(x)]
     return float(max(known) - min(known)) if known else 0.0
 
