@@ -216,6 +216,7 @@ def fit(
     usual = most_steps(loader, is_seen)  # of a short run too: it shares the program of a long one
     length = min(steps_per_chunk or usual, max(total, usual))
     rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
+    where.require_alike_streams(loader)
     state = where.shared(state, key=jax.random.key_data(key), steps=total, batches=loader.steps_per_epoch, chunk=length)
     there = where.algorithm(shared, loader)
     steps = runs if there is shared else there if restarts == 1 else many(there, restarts)
