@@ -122,7 +122,7 @@ def test_numbers_are_written_as_they_were():
 
 
 def test_numbers_far_from_zero_keep_the_digits_of_their_deviation(tmp_path):
-    """Of predictions near 2,020,000 with deviations of a tenth, in every kind of file; and of draws, which have none."""
+    """Of predictions near 2,020,000 with deviations of a tenth, in every kind of file; and of draws, without any."""
     columns = {"time_mean": [2_020_000.4321, 7.0], "time_sd": [0.1, 0.0], "prediction": [2_020_000.4321, 7.5]}
     columns |= {"low": [2_020_000.27, 7.0], "high": [2_020_000.59, 8.0]}
     columns = {name: np.array(values) for name, values in columns.items()}

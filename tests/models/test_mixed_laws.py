@@ -32,9 +32,9 @@ def test_the_mean_of_a_response_is_that_of_its_draws(name):
 @pytest.mark.parametrize("prior", [("half_normal", 0), ("half_normal", -1.0), ("half_student_t", 4, 0)])
 def test_a_prior_without_spread_is_refused(prior):
     usual = {"1|g_sigma": ("half_normal", 2.0), "x": ("normal", 0.0, 1.0)}
-    with pytest.raises(ValueError, match="priors: expected finite positive numbers for '1|g_sigma'"):
+    with pytest.raises(ValueError, match=r"priors: expected finite positive numbers for '1.g_sigma'"):
         changed(usual, {"1|g_sigma": prior})
-    with pytest.raises(ValueError, match="priors: expected finite positive numbers for 'x'"):
+    with pytest.raises(ValueError, match=r"priors: expected finite positive numbers for 'x'"):
         changed(usual, {"x": ("normal", 0.0, 0)})
     assert changed(usual, {"x": ("normal", 0, 2)})["x"] == ("normal", 0.0, 2.0)
 

@@ -62,7 +62,6 @@ class Summary:
         known = f"by {self.num_draws:,} draws of q: means are known to {self.num_draws**-0.5:.2g} of their sds"
         return "\n".join([*lines, *more, known])
 
-
     def _spreads(self) -> np.ndarray:
         """The lengths that the digits of each row show: its deviation, or half of its interval if that is less."""
         half = 0.5 * (np.asarray(self.high) - np.asarray(self.low))

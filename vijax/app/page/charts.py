@@ -69,7 +69,9 @@ def table(block: blocks.Table) -> str:
     kinds = [_kind(column) for column in columns]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(block.header, kinds, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td{k}>{escape(cell)}</td>" for cell, k in zip(_shown(block, row), kinds, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td{k}>{escape(cell)}</td>" for cell, k in zip(_shown(block, row), kinds, strict=True))
+        + "</tr>"
         for row in block.rows
     )
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -1,4 +1,4 @@
-"""Digits of the numbers of a page: those beside a standard deviation show two digits of it; those of a chart, its range.
+"""Digits of the numbers of a page: beside a standard deviation they show two digits of it, in a chart its range.
 
 Six digits of 2,020,000.4 are no more than 2,020,000. A table of means and intervals would print one number three times,
 and a curve would be a staircase.

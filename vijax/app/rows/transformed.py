@@ -165,7 +165,7 @@ def _short(value: Any, spread: float = 0.0) -> str:
         return f"{value:.0f}"
     if not isinstance(value, np.generic):
         return repr(value)
-    if abs(value) < 100 * spread:  # six digits are enough: files of topics have millions of these
+    if abs(float(value)) < 100 * spread:  # six digits are enough: files of topics have millions of these
         return f"{value:.6g}"
     return f"{rounded(float(value), spread):.15g}"
 
@@ -178,7 +178,7 @@ def _rows(columns: Mapping[str, Sequence[Any]], cell: Callable[[Any, float], Any
 
 
 ENDS = ("mean", "sd", "low", "high", "lowest", "highest", "prediction")
-"""Names of columns, or their last parts, that are of one number: what its digits follow is its deviation or interval."""
+"""Names of columns, or their last parts, that are of one number: its digits follow its deviation or interval."""
 
 
 def _spreads(columns: Mapping[str, Sequence[Any]], name: str) -> np.ndarray:

@@ -92,5 +92,5 @@ def _filled(batch: Minibatch, rows: int, step: int) -> Minibatch:
     fill = lambda x: np.concatenate([np.asarray(x), np.repeat(np.asarray(x)[:1], more, axis=0)])
     return batch._replace(
         data=jax.tree.map(fill, batch.data),  # copies of the first: numbers that the model can read
-        weights=np.concatenate([weights, np.zeros(more, weights.dtype)]),
+        weights=np.concatenate([weights, np.zeros(more, weights.dtype)]),  # type: ignore[arg-type]
     )

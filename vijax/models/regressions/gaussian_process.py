@@ -7,8 +7,9 @@ The prior is whitened by default, z = L w with K = L L' and w ~ N(0, I): then ev
 in float32, and sites may have negative precision. `form="kernel"` works on K itself, never factorised.
 
 Where the smallest eigenvalue of K is within the rounding of float32 (that of its entries, eps sqrt(N) max K, or of a
-factorisation, eps |K| / 2), kernel and factor are computed in float64 by themselves, and their result is float32: a factor L has no small eigenvalue of its own to lose. This costs
-twice a factorisation, once a fit, or once a step where hyperparameters are learnt.
+factorisation, eps |K| / 2), kernel and factor are computed in float64 by themselves, and their result is float32: a
+factor L has no small eigenvalue of its own to lose. This costs twice a factorisation, once a fit, or once a step where
+hyperparameters are learnt.
 
 With M inducing inputs u the prior is the subset of regressors' (Nystrom), z = k(X, u) L_u'^-1 w with L_u L_u' = k(u, u)
 + jitter I, in O(N M) memory and O(N M^2) time a step; u = X is the exact prior but for the jitter.
