@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from vijax.app.settings.options import built
 from vijax.data.tables.table import TargetKind, rows_of
@@ -200,3 +202,9 @@ class Listing:
             if self.score is not None:
                 return self.score(seen)
             return seen.fit.score(self.arrange(seen.data.test, seen.settings), key=seen.key)
+
+
+def key_of_scores() -> PRNGKeyArray:
+    """The key of held-out scores: one of all runs, whatever their seed. Documents are cut into the same halves, so the
+    score of a run is one number, at its end, in a comparison, in the table of a sweep and by `vijax evaluate`."""
+    return jax.random.key(0)

@@ -11,6 +11,7 @@ import numpy as np
 from vijax.app.explorer.embedded import Explored, explored_of
 from vijax.app.kinds.topic_names import named, names_of
 from vijax.app.page import blocks, exports
+from vijax.app.page.digits import unit_of
 from vijax.app.page.report import Report, render, training
 from vijax.app.progress import clock_time
 from vijax.app.rows.shares import all_shares
@@ -63,7 +64,7 @@ def write_pages(folder: Path) -> Path:
     try:
         write_text(summary_path(folder), f"{found_text(run)}\n")
         _write_figures(own_folder(folder / "figures"), run, curves)
-        explored, curves_shown = _explored(run), training(curves, run.config.listing.per, _score_per(run))
+        explored, curves_shown = _explored(run), training(curves, run.config.listing.per, _score_unit(run))
         groups = [all_shares(group, explored.topics) for group in explored.groups] if explored else []
         for name, text in exports.tables([*run.shown, *curves_shown, *groups]):
             write_text(own_folder(folder / "tables") / f"{name}.csv", text)
@@ -78,7 +79,7 @@ def _page(run: Run, curves: metrics.Curves, explored: Explored | None) -> str:
     settings = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()}
     topics = [block.title for block in run.shown if isinstance(block, blocks.Topics)]
     title = f"{run.config.name}: {topics[0] if topics else run.config.listing.title}"
-    per = run.config.listing.per, _score_per(run)
+    per = run.config.listing.per, _score_unit(run)
     return render(Report(title, _lead(run), _facts(run, curves), run.shown, curves, settings, *per, explored))
 
 
@@ -125,7 +126,7 @@ def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> None:
     from vijax.app.page import figures
     from vijax.evaluate import plots
 
-    shown = [("curves", plots.curves(curves, run.config.listing.per, _score_per(run))), *figures.pictures(run.shown)]
+    shown = [("curves", plots.curves(curves, run.config.listing.per, _score_unit(run))), *figures.pictures(run.shown)]
     for name, figure in shown:
         write_atomically(folder / f"{name}.png", functools.partial(figure.savefig, format="png"))
 
@@ -151,7 +152,7 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
     if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]
         spread = f"± {deviation:.3f} " if np.isfinite(deviation) else ""
-        facts["Held-out score"] = f"{mean:.3f} | {spread}{_after_unit(result['score_text'])}".replace("-", "\u2212")
+        facts["Held-out score"] = f"{mean:.3f} | {spread}{unit_of(result['score_text'])}".replace("-", "\u2212")
     if len(curves.epoch):
         ended = ", then it had converged" if str(result.get("status")).startswith("converged") else ""
         facts["Passes"] = f"{curves.epoch[-1]:.3g} | {len(curves.epoch):,} steps{ended}"
@@ -160,16 +161,7 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
     return facts
 
 
-def _score_per(run: Run) -> str:
+def _score_unit(run: Run) -> str:
     """The unit of the score, as the score itself says; before there is one, the unit of bounds."""
-    said = run.result.get("score_text")
-    return _after_unit(said).removeprefix("nats per ") if said else run.config.listing.per
-
-
-def _after_unit(score: str) -> str:
-    """The words of a score, without its numbers and its parenthesis.
-
-    >>> _after_unit("-1.0 ± 0.1 nats per row (20 rows)")
-    'nats per row'
-    """
-    return "nats" + score.partition(" nats")[2].partition(" (")[0]
+    said = unit_of(run.result.get("score_text") or "")
+    return said or f"nats per {run.config.listing.per}"

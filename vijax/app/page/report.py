@@ -24,6 +24,8 @@ from vijax.evaluate.metrics import LONG, OF_A_BOUND, Curves, lowest_shown, over_
 PASSES = "passes over the data"
 A_NAT = "A nat is a unit of log probability: one nat more makes what is seen 2.72 times as probable."
 
+RANKED = "NDCG is 1 where the hidden items of a user come before all others, and falls towards 0 the later they come."
+
 
 class Report(NamedTuple):
     """The content of the page.
@@ -36,7 +38,7 @@ class Report(NamedTuple):
       curves: curves from `vijax.evaluate.metrics.read_curves`.
       settings: files to show folded away, by their names.
       per: unit of bounds.
-      score_per: unit of scores.
+      score_unit: unit of scores, "nats per word" say.
       explored: the topics, where the run has some.
     """
 
@@ -47,7 +49,7 @@ class Report(NamedTuple):
     curves: Curves
     settings: Mapping[str, str]
     per: str = "word"
-    score_per: str = "word"
+    score_unit: str = "nats per word"
     explored: Explored | None = None
 
 
@@ -61,7 +63,7 @@ def render(report: Report) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(report.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_header(report)}\n{_found(report)}\n{_curves(report.curves, report.per, report.score_per)}\n"
+        f"{_header(report)}\n{_found(report)}\n{_curves(report.curves, report.per, report.score_unit)}\n"
         f"{_settings(report.settings)}\n<footer>Made by vijax.</footer>\n</main>\n{run}</body>\n</html>\n"
     )
 
@@ -96,23 +98,30 @@ def _found(report: Report) -> str:
     return topics + found
 
 
-def _curves(curves: Curves, per: str, score_per: str) -> str:
-    drawn = "".join(charts.card(block, *OF_A_BOUND) for block in training(curves, per, score_per))
+def _curves(curves: Curves, per: str, score_unit: str) -> str:
+    drawn = "".join(charts.card(block, *OF_A_BOUND) for block in training(curves, per, score_unit))
     return f'<h2>Training</h2><div class="pair">{drawn}</div>' if drawn else ""
 
 
-def training(curves: Curves, per: str, score_per: str) -> list[blocks.Lines]:
+def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:
     """The curves of a run: held-out scores, and the bound, but for a wild start of a long one."""
     drawn = []
     if len(curves.held_out_score):
-        measure = "Document completion, nats" if score_per == "word" else "Log predictive density, nats"
-        note = f"{measure} per {score_per}, higher is better; the band is one standard error. {A_NAT}"
+        note = f"{_measure(score_unit)}, higher is better; the band is one standard error."
+        note += f" {A_NAT}" if score_unit.startswith("nats") else f" {RANKED}" if score_unit.startswith("NDCG") else ""
         x, y, error = curves.held_out_epoch, curves.held_out_score, curves.held_out_error
         drawn.append(_curve("Held-out score", note, x, y, y - error, y + error, x, y))
     if len(curves.elbo):
         note = f"The bound that training maximises, nats per {per}, averaged over a pass up to each step."
         drawn.append(_curve(f"ELBO per {per}", note, curves.epoch, over_a_pass(curves)))
     return drawn
+
+
+def _measure(unit: str) -> str:
+    """A score in words, with its unit."""
+    if not unit.startswith("nats"):
+        return unit
+    return f"Document completion, {unit}" if unit == "nats per word" else f"Log predictive density, {unit}"
 
 
 def _curve(title: str, note: str, x: np.ndarray, y: np.ndarray, *more: np.ndarray) -> blocks.Lines:

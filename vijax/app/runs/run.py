@@ -26,7 +26,7 @@ from vijax.app.kinds.assemble import (
 )
 from vijax.app.kinds.density_algorithm import is_at_once, read_by
 from vijax.app.kinds.documents import with_own_stop_words
-from vijax.app.kinds.listing import Data, Seen
+from vijax.app.kinds.listing import Data, Seen, key_of_scores
 from vijax.app.kinds.tables import held_out_entries
 from vijax.app.page.blocks import without_excerpts
 from vijax.app.page.pages import write_pages
@@ -304,7 +304,7 @@ def _fitted(sitting: Sitting, arranged: Any, callbacks: tuple[Any, ...]) -> Fit:
 def _seen_to_its_end(sitting: Sitting) -> Outcome:
     folder, config, data, algorithm, _, say, team = sitting
     key, listing = jax.random.key(config.fit.seed), config.listing
-    score_key, read_key = jax.random.split(jax.random.fold_in(key, 1))
+    score_key, read_key = key_of_scores(), jax.random.split(jax.random.fold_in(key, 1))[1]
     note = note_of_batch_size(config, num_groups(config, data))
     if note:
         say(note)
