@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from vijax.app.kinds import emissions
-from vijax.app.page import blocks, charts, figures, svg
+from vijax.app.page import blocks, charts, exports, figures, svg
 from vijax.app.page.views import Plane, histogram, scatter
 from vijax.data.tables.table import Table
 from vijax.topics.summary import Document, summarise
@@ -285,3 +285,49 @@ def test_a_table_of_components_shows_those_that_hold_rows():
     assert [row[0] for row in block.rows] == [0, 3]
     assert block.rows[1][2:] == [3.0, 7.0, 8.0]
     assert block.note == "2 of 4 components hold no row and are left out."
+
+
+# --- digits ----------------------------------------------------------------------------------------------------------
+FAR = 2_020_000.0
+"""A place that four or six digits do not tell from its neighbours."""
+
+
+def test_numbers_of_a_table_have_the_digits_that_their_spread_needs():
+    """On the screen, on the page, and in the file, after JSON too: mean, low and high differ."""
+    header = ["", "mean", "sd", "5 %", "95 %", "odds ratio"]
+    block = blocks.Table("T", header, [["a", FAR + 0.4321, 0.097, FAR + 0.27, FAR + 0.59, 1.00001]])
+    again = blocks.from_json(json.loads(json.dumps(blocks.to_json([block]))))[0]
+    for shown in (block, again):
+        line = blocks.text([shown]).splitlines()[2].split()
+        assert line[:5] == ["a", "2,020,000.432", "0.097", "2,020,000.27", "2,020,000.59"]
+        assert "<td>2,020,000.432</td>".replace("<td>", '<td class="number">') in charts.table(shown)
+        assert again.rows[0][5] == 1.00001
+    (_, text), *_ = exports.tables([again])
+    assert text.splitlines()[1] == "a,2020000.4321,0.097,2020000.27,2020000.59,1.00001"
+
+
+def test_a_chart_far_from_zero_keeps_its_shape_and_its_marks_differ():
+    x, y = np.arange(5.0), FAR + np.array([0.1, 0.7, 0.3, 0.9, 0.5])
+    block = blocks.Lines("L", "t", "y", x, y)
+    again = blocks.from_json(json.loads(json.dumps(blocks.to_json([block]))))[0]
+    np.testing.assert_allclose(np.array(again.y) - FAR, y - FAR, atol=1e-3)
+    marks = ticks(charts.card(again))
+    assert len(marks) > 2
+    assert len(set(marks)) == len(marks)
+    bars = blocks.Intervals("B", ["a"], [FAR + 0.4321], [0.097])
+    again = blocks.from_json(json.loads(json.dumps(blocks.to_json([bars]))))[0]
+    np.testing.assert_allclose(again.mean, bars.mean, rtol=0, atol=1e-4)
+    assert "2,020,000.432 ± 0.097" in charts.card(again)
+    assert blocks.text([again]).splitlines()[2].split() == ["a", "2,020,000.432", "0.097"]
+
+
+def test_years_have_no_thousands_separator_and_a_long_mark_keeps_its_minus():
+    years = blocks.Lines("L", "year", "y", np.arange(1998.0, 2041.0), np.linspace(-0.46985, -0.46980, 43))
+    drawn = charts.card(years)
+    assert ">2010<" in drawn
+    assert "2,010" not in drawn
+    for mark in re.findall(r"<text class=\"tick\"[^>]*>\u2212[^<]+<", drawn):
+        right = float(re.search(r'x="([\d.]+)"', mark)[1])
+        squeezed = re.search(r'textLength="([\d.]+)"', mark)
+        width = float(squeezed[1]) if squeezed else svg.LETTER * len(mark.rsplit(">", 1)[1][:-1])
+        assert right - width >= 0

@@ -125,6 +125,51 @@ print(json.dumps([read, sizes[-1], apart(one, fit)[0]]))
 """
 
 
+STREAMS = """
+x = np.random.default_rng(0).normal(size=(200, 2)) + 4.0 * (np.arange(200) % 2)[:, None]
+model = vi.models.mixture(vi.models.emission.unit_gaussian(1, dim=2))
+alg = vi.svi(model, step_size=vi.step_size.robbins_monro(kappa=1.0))  # the first step forgets the start
+whole = [x[i : i + 50] for i in range(0, 200, 50)]
+mine = [np.concatenate([some[k::2], some[:1]])[: 25 - (i == 3)] for i, some in enumerate(whole)]
+settings = {"num_steps": 8, "key": jax.random.key(1), "mesh": vi.scale.mesh()}
+said = []
+try:
+    vi.fit(alg, vi.data.stream(mine, 200, shuffled=True), **settings)
+except ValueError as error:
+    said.append(str(error))
+try:
+    vi.fit(alg, vi.data.own_part(mine, 200, shuffled=True), **settings | {"mesh": None})
+except ValueError as error:
+    said.append(str(error))
+try:
+    vi.fit(alg, vi.data.own_part(mine if k == 0 else [x[:20]], 200, shuffled=True), **settings)
+except ValueError as error:
+    said.append(str(error))
+same = vi.fit(alg, vi.data.stream(whole, 200, shuffled=True), **settings)
+said += [same.trace["num_groups"].tolist()]
+parts = vi.fit(alg, vi.data.own_part(mine, 200, shuffled=True), **settings)
+said += [parts.trace["num_groups"].tolist()]
+one = vi.fit(alg, vi.data.stream(whole[:3] + [whole[3][:48]], 200, shuffled=True), **settings | {"mesh": None})
+leaves = lambda fit: jax.tree.leaves(fit.posterior)
+said += [max(float(np.max(np.abs(a - b))) for a, b in zip(leaves(one), leaves(parts)))]
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.slow
+def test_own_parts_of_a_stream_are_said_and_are_all_used():
+    """Two processes with 25 rows each a step, of which one is short once: refused where unsaid; else all are used, as
+    by one process that has them all."""
+    unsaid, alone, unlike, same, parts, distance = told(STREAMS, 2)
+    assert "another first batch in process 1" in unsaid
+    assert "vijax.data.own_part(source, N)" in unsaid
+    assert alone.startswith("mesh: expected the devices of all 2 processes")
+    assert "another first batch in process 1" in unlike
+    assert same == [50.0] * 8
+    assert parts == [50.0, 50.0, 50.0, 48.0] * 2
+    assert distance < 1e-9
+
+
 @pytest.mark.slow
 def test_documents_in_shards_on_two_processes(tmp_path):
     """Each reads its half of a batch, of each length."""

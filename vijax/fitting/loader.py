@@ -20,6 +20,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.minibatch import Share, Shared
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
+from vijax.data.streams.own_part import OwnPartLoader
 from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
 from vijax.data.streams.rows import Rows
@@ -236,7 +237,7 @@ def as_loader(
     """
     data = model.form.given if data is None else data
     if hasattr(data, "batches"):
-        return data if hasattr(data, "steps_per_epoch") else stream_loader(data, model)
+        return data if hasattr(data, "steps_per_epoch") else _of_stream(data, model)
     if model.form.documents is not None:
         from vijax.data import read
 
@@ -270,6 +271,11 @@ def as_loader(
     # Locals that are carried from step to step have a row for each group of the batch, and no padding.
     whole = total if model.locals.carried else padded_size(total)
     return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None, kinds=tuple(kinds))
+
+
+def _of_stream(source: Any, model: Model) -> Loader:
+    loader = stream_loader(source, model)
+    return OwnPartLoader(loader.source, model) if loader.source.is_part else loader
 
 
 def all_groups(data: Any, model: Model) -> PyTree:

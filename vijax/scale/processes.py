@@ -94,7 +94,10 @@ def texts(mine: str, most: int = 2048) -> list[str]:
     return [bytes(row).rstrip(b"\0").decode(errors="ignore") for row in multihost_utils.process_allgather(given)]
 
 
-def require_alike(argument: str, said: Mapping[str, Any]) -> None:
+USUAL_REMEDY = "Give all the same; they read their own parts of a batch by themselves."
+
+
+def require_alike(argument: str, said: Mapping[str, Any], remedy: str = USUAL_REMEDY) -> None:
     """Raises ValueError, in every process, where what they say differs: in silence they would wait for each other for
     ever, or fit a mixture of several data sets."""
     heard = [json.loads(text) for text in texts(json.dumps({name: _short(value) for name, value in said.items()}))]
@@ -105,13 +108,27 @@ def require_alike(argument: str, said: Mapping[str, Any]) -> None:
         argument,
         "the same arguments and data in every process",
         f"another {name} in process {k} than in process 0",
-        "Give all the same; they read their own parts of a batch by themselves.",
+        remedy,
     )
 
 
 def from_first(tree: Any) -> Any:
     """A tree of arrays as process 0 has it: others may have rounded otherwise."""
     return multihost_utils.broadcast_one_to_all(jax.tree.map(np.asarray, tree))
+
+
+def digest_of(tree: Any) -> str:
+    """A few letters that tell the numbers and the form of a tree of arrays from those of others."""
+    found = hashlib.sha256(form_of(tree).encode())
+    for leaf in jax.tree.leaves(tree):
+        found.update(np.ascontiguousarray(leaf).tobytes())
+    return found.hexdigest()[:16]
+
+
+def form_of(tree: Any) -> str:
+    """The shapes and types of a tree of arrays, as text."""
+    each = [f"{np.asarray(x).dtype}{list(np.shape(x))}" for x in jax.tree.leaves(tree)]
+    return f"{jax.tree.structure(tree)} {' '.join(each)}"
 
 
 def _short(value: Any) -> Any:

@@ -165,10 +165,16 @@ def _curves(effects: Effects, beside: Columns, called: Mapping[int, str]) -> Ite
         if values.dtype.kind not in "iuf" or len(np.unique(values)) < LEAST_VALUES:
             continue
         x = np.linspace(values.min(), values.max(), NUM_PLACES)
-        found = effects.at({other: x if other == name else np.repeat(held[other], len(x)) for other in columns})
+        places = {other: x if other == name else np.repeat(held[other], len(x)) for other in columns}
+        found = effects.at(places)
         mean, low, high = (part[list(called)] for part in (found.mean, found.low, found.high))
         others = ", ".join(f"{other} = {blocks.number(held[other].item())}" for other in named if other != name)
         note = f"Expected shares, with 90 % intervals{f'; {others}' if others else ''}."
+        if moved := effects.outside(places):
+            note += (
+                f" {max(100 * moved, 1):.0f} % of the draws of the regression were below 0 or above 1 for some topic: "
+                "they are moved to the nearest shares that are not, and add up to one."
+            )
         yield Curves(f"Shares along {name}", name, list(called.values()), x, mean, low, high, note)
 
 

@@ -36,12 +36,13 @@ class Source(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """A source, as `stream` returns it."""
+    """A source, as `stream` returns it; `is_part`: each process gives its own (`own_part`)."""
 
     batches: Callable[[int], Iterator[Any]]
     num_groups: float | None
     forget: float = 0.0
     shuffled: bool = False
+    is_part: bool = False
 
 
 def stream(
@@ -66,6 +67,9 @@ def stream(
     rho = `forget` that is streaming variational Bayes with a forgetting rate: lambda becomes
     eta + (1 - rho) (lambda - eta) + the message of the batch (Broderick et al. 2013, section 2.1; Honkela and Valpola
     2003). A number of your own is the population size of McInerney, Ranganath and Blei (2015, section 2).
+
+    In a fit of several processes each has to give the same batches (the first is compared), or say that it gives its
+    own part of them: `vijax.data.own_part`.
 
     Args:
       batches: a source with `batches` and `num_groups`; a function from a step to the batches from there on; or an
