@@ -458,7 +458,8 @@ def _glmm(
     data = _data(rows, law, [len(factor.levels) for factor in design.factors])
     parts["form"] = dataclasses.replace(made.form, given=data)
     found = Glmm(**parts, design=design, priors=known, data=data, density_form=form, weights=weights)
-    own = answers(responses(form, design, rows, data), predict=found.predict, beside=found.group_effects)
+    generative = responses(form, design, rows, data)
+    own = answers(generative, predict=found.predict, beside=found.group_effects, schema=design.schema)
     object.__setattr__(found, "queries", {**found.queries, **own})
     return found
 
