@@ -238,8 +238,16 @@ class Whole:
         self.closed = True
 
 
+NO_STORES = ("reference", "dask", "generic", "async_wrapper", "asyncwrapper", "asynclocal")
+"""Kinds of addresses that hold no files: what they name says what else is read, by templates too, or runs elsewhere."""
+
+
 def _store_of(address: str) -> tuple[Any, str]:
-    """The store of an address, and the path in it."""
+    """The store of an address, and the path in it. Raises DataError: it is of no store of files."""
+    for link in address.split("::"):
+        kind = link.partition("://")[0].lower()
+        if kind in NO_STORES:
+            raise fail(address, "an address of a store of files", f"one of {kind}://", "name the files themselves")
     try:
         return require_extra("fsspec.core", "store").url_to_fs(address)
     except ValueError as error:
