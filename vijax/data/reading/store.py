@@ -321,7 +321,7 @@ def _refusal_of(error: BaseException) -> BaseException | None:
 
 
 def _credentials(where: str) -> str:
-    """How to give credentials of the store of an address."""
+    """The remedy: credentials of the store of an address."""
     kind = where.partition("://")[0].lower()
     return f"give credentials ({OF_STORES.get(kind, f'as fsspec takes them for {kind}://')})"
 
