@@ -66,6 +66,19 @@ def kinds_of(model: Model, data: PyTree) -> list[Kind]:
     return kept(model, what, lambda of: found_kinds(jax.tree.unflatten(structure, shapes), _reading(of())))
 
 
+def can_read(model: Model, data: PyTree) -> bool:
+    """Tells whether the model's bound can be traced with arrays of this structure and these shapes."""
+    try:
+        kinds = kinds_of(model, data)
+        leaves, structure = jax.tree.flatten(data)
+        both = zip(kinds, map(array, leaves), strict=True)
+        shapes = [jax.ShapeDtypeStruct(x.shape, _dtype(kind, x.dtype)) for kind, x in both]
+        jax.eval_shape(_reading(model), jax.tree.unflatten(structure, shapes))
+    except Exception:  # whatever the user's function raises
+        return False
+    return True
+
+
 def found_kinds(shapes: PyTree, read: Callable[[PyTree], Any]) -> list[Kind]:
     """The kind of each leaf: a number where the function can be traced with floats in its place, else an index, or a
     mask where it came as booleans. JAX takes no floats for indices, nor for logical operations. The shapes are those of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -237,8 +238,16 @@ class Whole:
         self.closed = True
 
 
+NO_STORES = ("reference", "dask", "generic", "async_wrapper", "asyncwrapper", "asynclocal")
+"""Kinds of addresses that hold no files: what they name says what else is read, by templates too, or runs elsewhere."""
+
+
 def _store_of(address: str) -> tuple[Any, str]:
-    """The store of an address, and the path in it."""
+    """The store of an address, and the path in it. Raises DataError: it is of no store of files."""
+    for link in address.split("::"):
+        kind = link.partition("://")[0].lower()
+        if kind in NO_STORES:
+            raise fail(address, "an address of a store of files", f"one of {kind}://", "name the files themselves")
     try:
         return require_extra("fsspec.core", "store").url_to_fs(address)
     except ValueError as error:
@@ -267,9 +276,14 @@ def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
         except (DataError, MemoryError):
             raise
         except FINAL as error:
-            remedy = "check the address and your rights" if isinstance(error, OSError) else "install what is missing"
+            remedy = "check the address" if isinstance(error, OSError) else "install what is missing"
+            if isinstance(error, PermissionError):
+                remedy = f"{remedy} and your rights there; {_credentials(where)}"
             raise fail(where, "a file that may be read", _said(error), remedy) from error
         except Exception as error:  # each store has errors of its own
+            if (refusal := _refusal_of(error)) is not None:
+                got = f"none, or such as it refuses: {_said(refusal)}"
+                raise fail(where, "credentials that the store takes", got, _credentials(where)) from error
             if asked.fault is None:
                 raise fail(where, WHOLE, f"an unreadable one ({_said(error)})", REMEDY) from error
             if wait is None:
@@ -278,6 +292,38 @@ def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
                 raise fail(where, "a store that answers with whole files", tries, remedy) from error
         time.sleep(wait)
     raise AssertionError
+
+
+CREDENTIALS = re.compile(
+    r"credential|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|TokenRefreshRequired|AccessDenied"
+    r"|Anonymous caller|ClientAuthentication|\bForbidden\b|\bUnauthorized\b",
+    re.IGNORECASE,
+)
+"""What stores say where they do not know who asks; to ask again does not mend it."""
+OF_STORES = {
+    "s3": "aws configure, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; FSSPEC_S3_ANON=true for a public one",
+    "gs": "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS",
+    "abfs": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+OF_STORES |= {"s3a": OF_STORES["s3"], "gcs": OF_STORES["gs"], "az": OF_STORES["abfs"], "abfss": OF_STORES["abfs"]}
+
+
+def _refusal_of(error: BaseException) -> BaseException | None:
+    """The error, or the one behind it, by which a store says that it does not know who asks; None of another."""
+    seen: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in seen:
+        if CREDENTIALS.search(f"{type(at).__name__} {at}"):
+            return at
+        seen.append(at)
+        at = at.__cause__ or at.__context__
+    return None
+
+
+def _credentials(where: str) -> str:
+    """The remedy: credentials of the store of an address."""
+    kind = where.partition("://")[0].lower()
+    return f"give credentials ({OF_STORES.get(kind, f'as fsspec takes them for {kind}://')})"
 
 
 def _in_time(ask: Callable[[Asked], Found], asked: Asked) -> Found:

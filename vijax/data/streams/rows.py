@@ -202,7 +202,7 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
 
 
 class Head(NamedTuple):
-    """What a Parquet file says of itself, before it is read.
+    """The schema and sizes of a Parquet file, known before it is read.
 
     Attributes:
       part: the file, and the columns that the names of its folders give.
@@ -228,7 +228,7 @@ class Head(NamedTuple):
 
 
 def heads_of(source: str | Path) -> list[Head]:
-    """What the Parquet files of a source say, one or more.
+    """The heads of the Parquet files of a source, one or more.
 
     Raises:
       DataError: there is none, or one has a row group that is larger than memory.

@@ -54,7 +54,8 @@ def stream(
 ) -> Stream:
     """Batches from elsewhere, for `vijax.fit(alg, stream(...), num_steps=...)`.
 
-    A batch is a pytree of arrays (of PyTorch or Arrow too) with one leading axis of groups, an Arrow table or record
+    A batch is a pytree of arrays (of PyTorch or Arrow too; a list is a tuple, of one tensor that tensor, as a loader of
+    a `TensorDataset` gives them) with one leading axis of groups, an Arrow table or record
     batch being a matrix of its columns; for models of documents, whatever `vijax.data.read` reads, over the model's
     words, or an Arrow table or record batch with the columns `ids` and `counts` of shards; or a `vijax.Minibatch`.
     Batches of one size share a program. The first is checked as arrays are; of later ones, steps that are not finite
@@ -112,6 +113,7 @@ class StreamLoader:
         self._rest: Iterator[Any] | None = None  # behind the first, while nobody has taken it
         self._kinds: list[Any] | None = None
         self._structure: Any = None
+        self._is_single: bool | None = None  # whether a list of one array is that array
 
     @property
     def num_groups(self) -> Any:
@@ -172,7 +174,7 @@ class StreamLoader:
             return item
         if self.model.form.documents is not None:
             return Minibatch(_documents(item, self.model.form.documents.vocab_size, step), None)
-        data = jax.tree.map(np.asarray, tuple(item) if isinstance(item, list) else item)
+        data = jax.tree.map(np.asarray, self._of_list(item) if isinstance(item, list) else item)
         structure = jax.tree.structure(data), [np.shape(x)[1:] for x in jax.tree.leaves(data)]
         try:
             intake.check_aligned(data)
@@ -187,6 +189,16 @@ class StreamLoader:
             remedy = "have the source give arrays of one structure"
             raise fail(f"batch of step {step}", f"arrays as in the first, {self._structure}", str(structure), remedy)
         return Minibatch(intake.cast(self._kinds, data), None)
+
+    def _of_list(self, item: list[Any]) -> PyTree:
+        """A batch that is a list of arrays, as loaders of PyTorch give it: a tuple of them; of one array alone that
+        array, where the model reads no tuple of one."""
+        if len(item) != 1:
+            return tuple(item)
+        if self._is_single is None:
+            single, pair = (jax.tree.map(np.asarray, data) for data in (item[0], tuple(item)))
+            self._is_single = not intake.can_read(self.model, pair) and intake.can_read(self.model, single)
+        return item[0] if self._is_single else tuple(item)
 
 
 def stream_loader(source: Any, model: Model) -> StreamLoader:

@@ -124,7 +124,7 @@ def _check_extent(path: Path, most_bytes: int, looked_at: int | None = None, lar
 
 # --- the other process -----------------------------------------------------------------------------------------------
 class _Found:
-    """What the other process has written."""
+    """The output of the other process."""
 
     def __init__(self) -> None:
         self.sheets: list[str] = []
