@@ -63,7 +63,9 @@ def test_users_who_took_nothing_and_items_that_nobody_took_are_recommended(run):
     text = (run / "summary.txt").read_text()
     assert "What is known of users" in text
     assert "What is known of items" in text
-    weights = vi.load(run).fit.state.hyper["user_weights"]
+    loaded = vi.load(run)
+    assert loaded.fit.vocabulary == loaded.vocabulary
+    weights = loaded.fit.state.hyper["user_weights"]
     assert weights.shape == (1, 2)  # text is no number
     assert np.ptp(weights) > 1
 
