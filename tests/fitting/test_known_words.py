@@ -216,3 +216,10 @@ def test_effects_of_other_documents_want_their_table(structural):
         model.effects(fit, key=KEY, corpus=other, num_draws=4)
     found = model.effects(fit, key=KEY, corpus=other, table=later, num_draws=4)
     assert found.labels == ("Intercept", "day")
+
+
+def test_topics_that_grow_know_their_words():
+    fit = vi.grow(lambda k: vi.models.hdp(k, V), CORPUS, key=KEY, slots=4, most=4, patience=1, laps_each=3)
+    assert fit.vocabulary == WORDS
+    with pytest.raises(ValueError, match="state: expected one that was fitted to the words"):
+        vi.fit(fit.alg, OTHERS, state=fit.state, num_steps=1, key=KEY)

@@ -62,6 +62,11 @@ class Mark:
         return not np.array_equal(stored[2:], self.stored[2:])
 
 
+def of_words(words: Sequence[str]) -> np.ndarray:
+    """The mark of a state that names its words and no data, as `Mark.stored`."""
+    return Mark(UNKNOWN, mark_of(words)).stored
+
+
 def mark(loader: Any, spec: Spec, hyper: PyTree) -> Mark:
     """The mark of the data of a run; see `fingerprint`."""
     words = words_of(loader)
