@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -17,7 +17,9 @@ from vijax.contract.batch import Minibatch, OfDocuments, one_group
 from vijax.contract.intake import check_finite, check_lengths, check_numbers
 from vijax.contract.model import Model
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.known_words import are_same, over_words
 from vijax.data.minibatch import Share, Shared
+from vijax.data.reading.checks import fail
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
 from vijax.data.streams.foreign import adopted
@@ -133,6 +135,11 @@ class CorpusLoader(Shared):
         return self.corpus.num_documents
 
     @property
+    def vocabulary(self) -> Sequence[str] | None:
+        """The words by id; None where they are not known."""
+        return self.corpus.vocabulary
+
+    @property
     def num_words(self) -> int:
         """Tokens in the corpus."""
         return int(self.corpus.num_tokens)
@@ -242,9 +249,7 @@ def as_loader(
         return data if hasattr(data, "steps_per_epoch") else _of_stream(data, model)
     data = adopted(data)
     if model.form.documents is not None:
-        from vijax.data import read
-
-        corpus = data if isinstance(data, Shards) else read(data)
+        corpus = _documents(data, model.form.documents)
         _check_batch_size(batch_size, corpus.num_documents)
         _check_words(corpus.vocab_size, model.form.documents)
         size: float | None = _size_of_parts(corpus.num_documents, num_parts, batch_size)
@@ -338,6 +343,27 @@ def _check_entries(data: PyTree, total: int, model: Model) -> None:
         )
     if model.by_entry is not None:
         model.by_entry.reads(Minibatch(data, None))
+
+
+def _documents(data: Any, form: OfDocuments) -> Corpus | Shards:
+    """The documents, over the words of the model where it knows them."""
+    if not isinstance(data, Shards):
+        return over_words(data, form.vocabulary, "data", form.names[1])
+    known, words = form.vocabulary, data.vocabulary
+    if known is not None and words is not None and not are_same(words, known):
+        remedy = "read them by vijax.data.shards(source, vocabulary=...) with the words of the model"
+        raise fail("data", "shards over the words of the model, in their order", "others", remedy)
+    return data
+
+
+def words_of(loader: Any) -> tuple[str, ...] | None:
+    """The words of the documents of a loader, or of one that is wrapped; None where they are not known."""
+    while loader is not None:
+        words = getattr(loader, "vocabulary", None)
+        if words is not None:
+            return tuple(words)
+        loader = getattr(loader, "inner", None)
+    return None
 
 
 def _check_words(got: int, form: OfDocuments) -> None:

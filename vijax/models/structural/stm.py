@@ -140,7 +140,7 @@ class Stm(Model):
           formula: terms, such as "~ party + day"; None takes those of prevalence. Terms that prevalence lacks are
             shrunk towards no effect.
           key: random key of the draws.
-          table: a row for each document; None takes that of training.
+          table: a row for each document; None takes that of training. Other documents must come with theirs.
           corpus: other documents with covariates (`described`), whose shares are drawn from q(z_d) with topics as they
             are fitted; None takes those of training.
           level: probability of the intervals.
@@ -151,9 +151,14 @@ class Stm(Model):
             documents takes minutes.
 
         Raises:
-          ValueError: a formula that cannot be read, or other numbers of rows than documents.
+          ValueError: a formula that cannot be read, other numbers of rows than documents, or other documents without
+            their table.
         """
         check_key(key)
+        remedy = "Pass their table too: effects(fit, table=table, corpus=corpus, key=key)."
+        alone = corpus is not None and corpus is not self.data and table is None
+        require(not alone, "table", "the rows of the other documents", "none", remedy)
+        corpus = corpus if corpus is None or corpus is self.data else fit.in_words(corpus, "corpus")
         require_integers(num_draws=num_draws)
         require_integers(0, sweeps=sweeps)
         by_chain = corpus is None and sweeps > 0
@@ -174,7 +179,7 @@ class Stm(Model):
         self, fit: Any, *, key: PRNGKeyArray, number: int = 3, corpus: Corpus | None = None
     ) -> list[Int[np.ndarray, " number"]]:
         """The documents with the largest share of each topic, as rows of the corpus; very short ones are left out."""
-        corpus = self.data if corpus is None else corpus
+        corpus = self.data if corpus is None else fit.in_words(corpus, "corpus")
         rows = typical_rows(np.asarray(fit.transform(corpus, key=key)), np.asarray(corpus.tokens), number)
         return [np.array(found) for found in rows]
 
@@ -288,6 +293,9 @@ def stm(
     sizes = _Sizes(int(num_topics), int(corpus.vocab_size), len(found.design.labels), len(found.groups))
     made = _model(sizes, eta, content_eta, strength, estep or _estep(num_topics), num_samples, seed, anchored)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
+    if corpus.vocabulary is not None and made.form.documents is not None:
+        documents = made.form.documents._replace(vocabulary=tuple(corpus.vocabulary))
+        parts["form"] = dataclasses.replace(made.form, documents=documents)
     return Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
 
 
