@@ -107,7 +107,7 @@ def summary_text(run: Run) -> str:
 
 def found_text(run: Run) -> str:
     """The results of a run, in words and numbers; an unfinished run says so first."""
-    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown)) if part))
+    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown, folder="tables/")) if part))
 
 
 def _unfinished(run: Run) -> str:
