@@ -186,9 +186,8 @@ def correlations(seen: Seen, topics: Topics) -> list[Block]:
     pairs = sorted((float(correlation[i, j]), i, j) for i in order for j in order if i < j)
     shown = pairs[::-1] if len(pairs) <= 2 * MOST_PAIRS else [*pairs[: -MOST_PAIRS - 1 : -1], *pairs[:MOST_PAIRS][::-1]]
     rows = [[called[i], called[j], value] for value, i, j in shown]
-    left = (
-        f"The {MOST_PAIRS} highest and the {MOST_PAIRS} lowest of {len(pairs):,} pairs." if shown != pairs[::-1] else ""
-    )
+    is_cut = len(shown) < len(pairs)
+    left = f"The {MOST_PAIRS} highest and the {MOST_PAIRS} lowest of {len(pairs):,} pairs." if is_cut else ""
     return [
         Table("Topics that go together, and that do not", ["", "", "correlation"], rows, left),
         *_graph(correlation, called),

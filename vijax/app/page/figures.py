@@ -34,7 +34,7 @@ def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
 
 def _titled(block: Any) -> Any:
     """A block as it is drawn; its title says where that is a part."""
-    part = drawn_part(block)
+    part: Any = drawn_part(block)
     if part is block or not isinstance(block, blocks.Intervals):
         return part
     return part._replace(title=f"{block.title} (the first {len(part.labels)} of {len(block.labels)})")
