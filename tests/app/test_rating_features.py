@@ -153,3 +153,91 @@ def test_a_changed_table_is_noticed(folder, run, capsys):
     finally:
         (folder / "items.csv").write_text(text)
     assert json.loads((run / "data.json").read_text())["documents"] == 90
+
+
+# --- which columns are what, and items that nobody took in training ---------------------------------------------------
+def test_an_item_that_nobody_took_in_training_is_not_recommended_to_who_took_it(folder, run):
+    path = write(folder / "took.csv", ["user", "item"], [["u100", "i0"], ["u100", "new0"], ["u101", "i1"]])
+    assert main(["transform", str(run), "--data", path, "--out", str(folder / "took_found.csv")]) == 0
+    first, second = read(folder / "took_found.csv")
+    assert first["taken"] == "2"
+    assert "new0" not in first.values()
+    assert "new1" in second.values()
+
+
+def test_a_user_who_took_new_items_alone_is_named(folder, run, capsys):
+    path = write(folder / "alone.csv", ["user", "item"], [["u100", "new0"]])
+    assert main(["transform", str(run), "--data", path, "--out", str(folder / "alone_found.csv")]) == 2
+    assert "expected a user who took an item of training, got none" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def movies(tmp_path_factory):
+    """Stars by halves under the headers of MovieLens: each of two kinds of users likes one kind of films."""
+    folder, rng = tmp_path_factory.mktemp("movies"), np.random.default_rng(0)
+    rows = [
+        [u, 100 + i, (4.5 if i % 2 == u % 2 else 2.5) + 0.5 * rng.integers(2), 1000 + u]
+        for u in range(60)
+        for i in rng.choice(20, 8, replace=False)
+    ]
+    write(folder / "ml.csv", ["userId", "movieId", "rating", "timestamp"], rows)
+    write(folder / "who.csv", ["who", "what", "n"], [[u, i, 2] for u, i, *_ in rows])
+    return folder
+
+
+SHORT = ["num_components=2", "num_epochs=10", "evaluate_every=0"]
+
+
+def test_ratings_are_not_guessed_about(movies, capsys):
+    given = ["fit", "hpf", "--data", str(movies / "ml.csv"), "--out", str(movies / "run"), "--set", *SHORT]
+    assert main(given) == 2
+    said = capsys.readouterr().err
+    assert "--set data.least=4 to take what is rated 4 or more" in said
+    assert "--set data.count=rating" in said
+    assert main([*given, "data.count=rating"]) == 2
+    assert "expected whole counts, how often an item was taken, got 4.5 in line" in capsys.readouterr().err
+    assert main([*given, "data.least=4"]) == 0
+    said = capsys.readouterr().err
+    assert "Users are read from the column 'userId', items from 'movieId'." in said
+    assert "have 4 or more in 'rating', and count as taken" in said
+    assert main(["transform", str(movies / "run"), "--data", str(movies / "who.csv")]) == 2
+    assert "expected columns of users and of items, got 'who', 'what', 'n'" in capsys.readouterr().err
+    write(movies / "few.csv", ["user", "item"], [["a", "100"]])
+    assert main(["transform", str(movies / "run"), "--data", str(movies / "few.csv")]) == 2
+    assert "give a table with the columns of that of training, which was read with data.least=4" in (
+        capsys.readouterr().err
+    )
+
+
+def test_columns_of_other_names_are_named(movies, capsys):
+    given = ["fit", "hpf", "--data", str(movies / "who.csv"), "--out", str(movies / "other"), "--set", *SHORT]
+    assert main(given) == 2
+    assert "Name them: --set data.user=COLUMN data.item=COLUMN" in capsys.readouterr().err
+    assert main([*given, "data.user=who", "data.item=what", "data.count=n"]) == 0
+    assert "54 users, 20 items, taken 864 times, and 6 held out" in capsys.readouterr().err
+
+
+def test_init_proposes_what_counts_as_taken(movies, capsys, monkeypatch):
+    monkeypatch.chdir(movies)
+    assert main(["init", "hpf", "--data", "ml.csv"]) == 0
+    text = (movies / "ml_hpf.toml").read_text()
+    assert "least = 4.0" in text
+    assert "Ratings in 'rating' are from 2.5 to 5: high ones count as taken." in text
+    assert "data.column" not in text
+    assert main(["init", "hpf", "--data", "who.csv", "--out", "who.toml"]) == 2
+    assert "expected columns of users and of items" in capsys.readouterr().err
+
+
+def test_the_page_of_rankings_speaks_of_no_nats(movies):
+    run = movies / "page"
+    given = ["fit", "hpf", "--data", str(movies / "ml.csv"), "--out", str(run), "--set", *SHORT, "data.least=4"]
+    assert main(given) == 0
+    page, summary = (run / "report.html").read_text(), (run / "summary.txt").read_text()
+    score = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["score"]
+    assert f"<dd>{score:.3f} <small>± " in page
+    assert "NDCG@20</small>" in page
+    assert "Ranking of hidden items, NDCG@20, higher is better" in page
+    assert "2.72" not in page
+    assert page.count("nats") == 1  # of the bound
+    (row,) = (line for line in summary.splitlines() if "this model" in line)
+    assert float(row.split()[2]) == pytest.approx(score, abs=5e-4)  # what is hidden is the same

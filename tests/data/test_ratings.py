@@ -1,8 +1,9 @@
 """Tables of users, items and counts."""
 
+import numpy as np
 import pytest
 
-from vijax.data import read
+from vijax.data import ratings, read
 
 
 def written(folder, text, name="ratings.csv"):
@@ -49,3 +50,100 @@ def test_columns_must_be_there(tmp_path):
     path = written(tmp_path, "who,item\na,x\n")
     with pytest.raises(ValueError, match="expected the columns user and item, got the columns who, item"):
         read(path, format="ratings")
+
+
+# --- common headers, ratings, tables in memory ------------------------------------------------------------------------
+MOVIES = (
+    "userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n1,1029,4.0,1260759179\n007,31,5.0,1\n7,31,3,2\n1,31,4.5,9\n"
+)
+
+
+@pytest.mark.parametrize(
+    "header", ["userId,movieId", "User,Item", "user_id;item_id", "USER ID,Product-ID", "uid,isbn", "customers,item"]
+)
+def test_common_headers_are_known_and_told(tmp_path, header):
+    mark = ";" if ";" in header else ","
+    corpus = read(written(tmp_path, f"{header}\nann{mark}7\nbob{mark}07\n"))
+    assert (corpus.titles, corpus.vocabulary) == (("ann", "bob"), ("7", "07"))
+    user, item = header.split(mark)
+    assert corpus.notes[-1] == f"Users are read from the column {user!r}, items from {item!r}."
+
+
+def test_ratings_are_not_guessed_about(tmp_path):
+    path = written(tmp_path, MOVIES)
+    with pytest.raises(ValueError, match=r"told how the ratings in column 'rating' count, got nothing.*least=4"):
+        read(path)
+    liked = ratings(path, least=4)
+    assert (liked.titles, liked.vocabulary) == (("1", "007", "7"), ("31", "1029"))
+    assert liked.to_scipy().toarray().tolist() == [[0, 1], [1, 0], [0, 0]]  # by the time the last of 31 by 1 is 2.5
+    assert "2 of 4 items that users rated have 4 or more in 'rating'" in "\n".join(liked.notes)
+    assert "1 rows are of an item that the user rated again: the last rating counts, by 'timestamp'." in liked.notes
+    once = ratings(path, count="none")
+    assert once.to_scipy().toarray().tolist() == [[2, 1], [1, 0], [1, 0]]
+    assert "The ratings in 'rating' are not read: a row counts the same whatever they say." in once.notes
+    with pytest.raises(ValueError, match=r"expected whole counts.* got 2.5 in line 2 \(2 such\).*least=4"):
+        ratings(path, count="rating")
+    whole = ratings(written(tmp_path, "user,item,stars\na,x,5\nb,x,1\n"), count="stars")
+    assert whole.to_scipy().toarray().tolist() == [[5], [1]]
+
+
+def test_fractions_are_explained(tmp_path):
+    path = written(tmp_path, "user,item,count\na,x,0.25\na,y,2\n")
+    with pytest.raises(ValueError, match=r"how often an item was taken, got 0.25 in line 2.*count='none'"):
+        read(path)
+
+
+def test_columns_are_named_where_their_names_say_nothing(tmp_path):
+    path = written(tmp_path, "who,what,n,day\na,x,2,2024-01-01\nb,y,1,2024-01-02\n")
+    corpus = ratings(path, user="who", item="what", count="n")
+    assert corpus.to_scipy().toarray().tolist() == [[2, 0], [0, 1]]
+    assert corpus.notes[0] == "Not read: the column 'day'."
+    with pytest.raises(ValueError, match=r"expected the column 'whom' \(user\), got none.*did you mean 'who'"):
+        ratings(path, user="whom", item="what")
+    with pytest.raises(ValueError, match="expected the columns user and item, got 'user_id', 'customer' for user"):
+        read(written(tmp_path, "user_id,customer,item\na,b,x\n"))
+    with pytest.raises(ValueError, match="expected a column of ratings or counts to compare with it, got none"):
+        ratings(written(tmp_path, "user,item\na,x\n"), least=4)
+
+
+def test_the_last_rating_by_its_date_counts(tmp_path):
+    text = "user,item,rating,date\na,x,5,2024-02-01 10:00\na,x,1,2024-01-01\nb,y,5,2024-01-01\n"
+    assert ratings(written(tmp_path, text), least=4).to_scipy().toarray().tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(ValueError, match=r"column 'date': expected numbers, or dates such as 2024-01-31, got '1/2/24'"):
+        ratings(written(tmp_path, text.replace("2024-01-01", "1/2/24")), least=4)
+
+
+TYPED = {"user": ["007", "7", "007"], "item": [1, 2, 1.0], "count": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "dict", "parquet", "xlsx"])
+def test_tables_of_every_kind_are_read_alike(library, tmp_path):
+    source = TYPED if library == "dict" else None
+    if library in ("pandas", "parquet", "xlsx"):
+        pandas = pytest.importorskip("pandas")
+        source = frame = pandas.DataFrame(TYPED)
+        if library == "parquet":
+            source = tmp_path / "r.parquet"
+            frame.to_parquet(source)
+        if library == "xlsx":
+            pytest.importorskip("python_calamine")
+            pytest.importorskip("openpyxl")
+            source = tmp_path / "r.xlsx"
+            frame.to_excel(source, index=False)
+    elif library != "dict":
+        package = pytest.importorskip(library)
+        table = {**TYPED, "item": [1, 2, 1]}
+        source = package.table(table) if library == "pyarrow" else package.DataFrame(table)
+    corpus = read(source)
+    assert (corpus.titles, corpus.vocabulary) == (("007", "7"), ("1", "2"))
+    np.testing.assert_array_equal(corpus.to_scipy().toarray(), [[4, 0], [0, 2]])
+
+
+def test_a_missing_user_in_memory_is_named():
+    with pytest.raises(ValueError, match="column 'user': expected a name in every row, got a missing value in row 1"):
+        read({"user": ["a", None], "item": ["x", "y"]})
+
+
+def test_a_named_column_of_texts_goes_before_users_and_items(tmp_path):
+    path = written(tmp_path, "user,item,words\na,x,cat dog\nb,y,dog cat\n")
+    assert read(path, column="words").vocabulary == ("cat", "dog")

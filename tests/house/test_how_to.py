@@ -43,7 +43,7 @@ torch_loader, batches = dataset[:50], dataset[:50]
 import numpy as np
 rng = np.random.default_rng(0)
 pairs = sorted({(int(u), int(i)) for u, i in zip(rng.integers(0, 1200, 9000), rng.integers(0, 60, 9000))})
-open("ratings.csv", "w").write("user,item\\n" + "".join(f"u{u},i{i}\\n" for u, i in pairs))
+open("taken.csv", "w").write("user,item\\n" + "".join(f"u{u},i{i}\\n" for u, i in pairs))
 """,
     "resume": MODEL
     + "data = rng.normal(size=(90, 1))\nalg = vi.cavi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))",

@@ -15,7 +15,6 @@ from vijax.families.scalar.beta import BetaStats
 from vijax.models.structural.doubts import notes_on
 from vijax.models.structural.effects import composed, in_units
 
-pytest.importorskip("formulae")
 K, V = 3, 15
 
 
@@ -270,7 +269,7 @@ def test_new_documents_are_described_by_training(fit):
         ({"table": {"party": ["L"]}}, "table: expected 60 rows, one a document, got 1"),
         ({"prevalence": "y ~ day"}, "prevalence: expected ~ terms, got 'y ~ day'"),
         ({"prevalence": "~ (1 | party)"}, "prevalence: expected no bars"),
-        ({"prevalence": "~ year"}, "formula: expected a column 'year'"),
+        ({"prevalence": "~ year"}, "prevalence: expected a column 'year'"),
         ({"content": "year"}, "content: expected a column of the table"),
         ({"content": "one"}, r"content: expected a column of two groups or more, got \['a'\]"),
         ({"num_topics": 20}, "num_topics: expected at most the number of words, got 20"),

@@ -539,7 +539,10 @@ def _is_input_error(error: Exception) -> bool:
 def _one_line(error: Exception, command: str) -> str:
     """The message in the words of the command line; for a fault of vijax its kind, and how to see more."""
     from vijax.app.settings.wording import in_command_line_terms
+    from vijax.data.formulas.tokens import FormulaError
 
+    if isinstance(error, FormulaError):
+        return f"{error.said}\n{error.marked}"
     text = " ".join(str(error).split())
     if _is_input_error(error) and text:
         options = inspect.signature(COMMANDS[command]).parameters if command in COMMANDS else ()

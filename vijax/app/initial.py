@@ -8,7 +8,7 @@ from typing import Any
 
 from vijax.app.kinds.assemble import load_data
 from vijax.app.kinds.density_algorithm import read_by
-from vijax.app.look import Look, look_at_documents, look_at_graph, look_at_table
+from vijax.app.look import Look, look_at_documents, look_at_graph, look_at_ratings, look_at_table
 from vijax.app.settings.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, resolved, schema
 from vijax.app.settings.sections import DocumentData, GraphData, RatingData, TableData
 from vijax.app.settings.toml_source import find, read_overrides, read_toml
@@ -19,7 +19,7 @@ from vijax.terminal import printable
 
 LOOKS = {
     DocumentData: look_at_documents,
-    RatingData: look_at_documents,
+    RatingData: look_at_ratings,
     TableData: look_at_table,
     GraphData: look_at_graph,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,9 +13,11 @@ import numpy as np
 
 from vijax.app.kinds.assemble import FULL_DATA
 from vijax.app.kinds.documents import load_documents
+from vijax.app.kinds.rating_tables import has_ratings, liked
 from vijax.app.kinds.tables import are_wide
 from vijax.app.settings.sections import dialect_of
 from vijax.app.settings.typed_toml import ConfigError, flatten
+from vijax.data.formulas.tokens import quoted
 from vijax.data.read import guess_format
 from vijax.data.reading.checks import Notes, nearest
 from vijax.data.reading.download import fetch, is_url
@@ -25,6 +26,7 @@ from vijax.data.tables.columns import are_missing, as_numbers, not_numbers
 from vijax.data.tables.table import OF_NUMBERS
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
+from vijax.data.texts.words import normalised, words_of
 from vijax.fitting.loader import USUAL
 
 
@@ -190,10 +192,10 @@ def _of_formula(found: list[Column], facts: list[str], data: str, said: Mapping[
         return Look(facts, settings)
     target = _target(found, "real", data, "glmm")
     others = [c for c in found if c is not target and c.distinct > 1 and not c.identifies and not c.missing]
-    quoted = lambda column: column.name if column.name.isidentifier() else f"`{column.name}`"
-    terms = [quoted(c) for c in others if c.values is not None or c.distinct <= MOST_CLASSES]
-    groups = [f"(1 | {quoted(c)})" for c in others if c.values is None and MOST_CLASSES < c.distinct <= c.number / 2]
-    settings["model.formula"] = f"{quoted(target)} ~ {' + '.join([*terms, *groups]) or '1'}"
+    terms = [quoted(c.name) for c in others if c.values is not None or c.distinct <= MOST_CLASSES]
+    many = [c for c in others if c.values is None and MOST_CLASSES < c.distinct <= c.number / 2]
+    groups = [f"(1 | {quoted(c.name)})" for c in many]
+    settings["model.formula"] = f"{quoted(target.name)} ~ {' + '.join([*terms, *groups]) or '1'}"
     return Look(facts, settings, {"model.formula": "The last column of numbers by all others; change it at will."})
 
 
@@ -260,7 +262,6 @@ def look_at_graph(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) 
 
 
 # --- documents -------------------------------------------------------------------------------------------------------
-WORD = re.compile(r"[^\W\d_]{3,}")
 MOST_READ = 200
 """Records that are read to find the column of the text."""
 MOST_TOPICS = 50
@@ -272,13 +273,32 @@ UPDATES = 200
 def look_at_documents(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
     """Reads the documents once, as a fit would."""
     if data == "docstrings":
-        found: dict[str, Any] = {"data.path": data}
-        section = dataclasses.replace(begun.data, path=data)
-    else:
-        column = said.get("data.column") or _text_column(data, begun.data)
-        found = {} if column in (None, DEFAULT_COLUMN) else {"data.column": column}
-        words = said.get("data.vocabulary")
-        section = dataclasses.replace(begun.data, path=data, column=column, vocabulary=words)
+        return _read_once(listing, begun, dataclasses.replace(begun.data, path=data), {"data.path": data})
+    column = said.get("data.column") or _text_column(data, begun.data)
+    words = said.get("data.vocabulary")
+    section = dataclasses.replace(begun.data, path=data, column=column, vocabulary=words)
+    return _read_once(listing, begun, section, {} if column in (None, DEFAULT_COLUMN) else {"data.column": column})
+
+
+def look_at_ratings(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
+    """Reads a table of users and items once, as a fit would; of ratings those that are high count as taken."""
+    section = dataclasses.replace(begun.data, path=data)
+    if data == "docstrings" or not has_ratings(section):
+        return look_at_documents(data, listing, begun, said)
+    chosen = liked(section)
+    if chosen is None:
+        return _read_once(listing, begun, section, {})
+    why = (
+        f"Ratings in {chosen.column!r} are from {chosen.low:g} to {chosen.high:g}: high ones count as taken. "
+        f'count = "{chosen.column}" takes ratings as counts instead, count = "none" every row once.'
+    )
+    section = dataclasses.replace(section, least=chosen.least)
+    look = _read_once(listing, begun, section, {"data.least": chosen.least})
+    return look._replace(why={**look.why, "data.least": why})
+
+
+def _read_once(listing: Any, begun: Any, section: Any, found: dict[str, Any]) -> Look:
+    """The look at the documents of a section, whose settings `found` are not the usual ones."""
     parts = load_documents(dataclasses.replace(section, held_out=0.1))
     number = parts.whole.num_documents + parts.test.num_documents
     words = parts.whole.num_tokens + parts.test.num_tokens
@@ -323,7 +343,7 @@ def _text_column(data: str, section: Any) -> str | None:
         return None
     words: dict[str, int] = {}
     for name, text in (item for record in records for item in record.items()):
-        words[name] = words.get(name, 0) + (len(WORD.findall(text)) if isinstance(text, str) else 0)
+        words[name] = words.get(name, 0) + (len(words_of(normalised(text))) if isinstance(text, str) else 0)
     if DEFAULT_COLUMN in words:
         return DEFAULT_COLUMN
     longest = max(words, key=lambda name: words[name])

@@ -1,6 +1,7 @@
 """Data in: corpora from files and objects, in memory or memory-mapped, dealt in minibatches of fixed shapes."""
 
 from vijax.data.corpora.corpus import Corpus as Corpus
+from vijax.data.corpora.ratings import ratings as ratings
 from vijax.data.corpora.select import select_words as select_words
 from vijax.data.corpora.select import with_vocabulary as with_vocabulary
 from vijax.data.minibatch import Minibatches as Minibatches

@@ -13,7 +13,7 @@ import numpy as np
 
 from vijax.data.corpora import count_files
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.corpora.ratings import is_ratings, read_ratings
+from vijax.data.corpora.ratings import are_ratings, is_ratings, ratings, read_ratings
 from vijax.data.corpora.select import with_vocabulary
 from vijax.data.corpora.shards import files_of, holds_counts, is_prepared, read_shards, words_of
 from vijax.data.corpora.storage import is_corpus_folder
@@ -28,7 +28,7 @@ from vijax.data.texts import text_files
 from vijax.data.texts.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
 from vijax.data.texts.text_files import RECORDS, TITLE_COLUMN, Texts, find_column
 
-VERSION = 2  # version of the readers; a corpus in the cache that another version made is read again
+VERSION = 3  # version of the readers; a corpus in the cache that another version made is read again
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
 OBJECTS = "counts (documents, words), a pair (counts, vocabulary), a list of texts, or a column or table of texts"
 
@@ -62,7 +62,7 @@ ENDINGS = {
 KNOWN = (
     "a folder of .txt or .parquet files, or one made by Corpus.save; .txt (one document per line), .jsonl, .csv, .tsv, "
     ".parquet, .xlsx, .xls, .ods; LDA-C (.ldac, .dat), UCI docword*.txt, MatrixMarket (.mtx), SciPy sparse .npz, .npz "
-    "with indptr, indices and counts; a table with columns user, item and count; most also as .gz"
+    "with indptr, indices and counts; a table with columns of users and items (`vijax.data.ratings`); most also as .gz"
 )
 
 
@@ -85,7 +85,8 @@ def read(
       source: a path or an http(s) address of one of the formats below; one of shards that
         fsspec knows, as s3://bucket/folder, which are copied into the cache, memory-mapped; "docstrings", the corpus of
         the docstrings of installed packages; or in memory a (documents, words) matrix of counts (NumPy or SciPy), a
-        pair (counts, vocabulary), a list of strings, a pandas, Arrow or polars column or table, a `Corpus`.
+        pair (counts, vocabulary), a list of strings, a pandas, Arrow or polars column or table, a `Corpus`. A table
+        with columns of users and items is read by `vijax.data.ratings`.
       vocabulary: words, or a file of one word per line. For counts, the words of the columns; for text and for a
         corpus that has words, the words to keep, such as those of a fitted model.
       column: the column of a table that has the text; by default the column `text`, or the only one.
@@ -128,9 +129,11 @@ def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpu
         raise fail(path, "a file or folder", "none", remedy)
     if kind == "a folder" and is_corpus_folder(path):
         return _over(Corpus.open(path), read_vocabulary(vocabulary))
-    format = format or guess_format(path)
+    format = format or guess_format(path, column)
 
     def build(folder: Path | None) -> Corpus:
+        if format == "ratings":
+            return read_ratings(path, vocabulary, folder, dialect=dialect)
         if format in COUNT_FORMATS:
             return COUNT_FORMATS[format](path, vocabulary, folder)
         notes = Notes()
@@ -168,14 +171,15 @@ def texts_of(source: Any, column: str | None, format: str | None, dialect: Diale
         return iter(source), "pairs"
     path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
     with naming(path):
-        format = format or guess_format(path)
+        format = format or guess_format(path, column)
         if format not in TEXT_FORMATS:
             raise fail(source, "texts", f"the format {format!r}", f"pass format=; {nearest(format, TEXT_FORMATS)}")
         return TEXT_FORMATS[format](path, column, dialect, notes), (_files(path), format, column, dialect)
 
 
-def guess_format(path: Path) -> str:
-    """The format of a file or folder, by its name and, for .txt, by its first lines.
+def guess_format(path: Path, column: str | None = None) -> str:
+    """The format of a file or folder, by its name, the first lines of .txt, and the columns of tables. A table whose
+    `column` of texts is named is of texts.
 
     Raises:
       DataError: there is nothing at `path`, or its format is not known.
@@ -185,17 +189,20 @@ def guess_format(path: Path) -> str:
             return "shards"
         if not shard_paths(path):
             return "text-folder"
-        return "shards" if holds_counts(path) else "parquet"
+        if holds_counts(path):
+            return "shards"
+        return "ratings" if column is None and is_ratings(path) else "parquet"
     check_regular(path)
     name = path.name.lower().removesuffix(".gz")
     ending = ENDINGS.get(Path(name).suffix)
     if ending == "text-lines" and _looks_like_uci(path):
         return "uci"
-    if ending == "csv" and is_ratings(path):
-        return "ratings"
     if ending is None:
         raise fail(path, KNOWN, f"the ending {Path(name).suffix!r}", "rename the file, or pass format=")
-    return "shards" if ending == "parquet" and holds_counts(path) else ending
+    if ending == "parquet" and holds_counts(path):
+        return "shards"
+    is_table = ending in ("csv", "parquet", "sheet")
+    return "ratings" if is_table and column is None and is_ratings(path) else ending
 
 
 def _looks_like_uci(path: Path) -> bool:
@@ -221,6 +228,8 @@ def _read_object(
 ) -> Corpus:
     if isinstance(source, Corpus):
         return _over(source, vocabulary)
+    if column is None and are_ratings(source):
+        return ratings(source, vocabulary=vocabulary, folder=folder)
     if in_a_library(source):
         notes = Notes()
         return corpus_from_texts(_table(source, column, notes), text, vocabulary, folder, notes=notes)
@@ -286,10 +295,10 @@ def columns_beside(source: Any, column: str | None, format: str | None = None, d
         names = column_names(source)
         return {} if names is None else {name: column_values(source[name]) for name in _kept(names, column)}
     path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
-    if kind_of(path) != "a file":
+    if kind_of(path) not in ("a file", "a folder") or is_corpus_folder(path):
         return {}
     with naming(path):
-        kind = format or guess_format(path)
+        kind = format or guess_format(path, column)
         return _of_records(path, kind, column, dialect) if kind in RECORDS else {}
 
 

@@ -121,7 +121,7 @@ def prepare(
         text, documents, language = settled(text, documents, words, where, notes)
         text = dataclasses.replace(text, stop_words=stop_words_of(text.stop_words))  # a file is not on every machine
         run = functools.partial(_run, executor, in_flight or 2 * (os.cpu_count() or 1), progress or (lambda line: None))
-        parts = enumerate(_shards(blocks_of(documents, where, notes), shard_characters))
+        parts = enumerate(_shards(blocks_of(documents, text, where, notes), shard_characters))
         number = run("counted", count_shard, ((out / COUNTED.format(i), part, text) for i, part in parts))
         if number == 0:
             raise fail(where, "one document or more", "none", "check the path, the file ending and the column")
@@ -214,7 +214,7 @@ def _write(
     columns = dict(zip(("ids", "counts"), lists, strict=True))
     columns |= {name: arrow.array(list(strings), arrow.string()) for name, strings in beside.items()}
     table = arrow.table(columns).replace_schema_metadata(said)
-    write_atomically(target, lambda file: parquet.write_table(table, file))
+    write_atomically(target, lambda file: parquet.write_table(table, file, write_page_checksum=True))
 
 
 def _summary(counted: Path) -> tuple[list[str], np.ndarray, np.ndarray]:

@@ -42,7 +42,7 @@ def topic_words(topics: Sequence[Topic], num_words: int = 8, most: int = 24) -> 
 
 def curves(measured: Curves, per: str = "word", score_unit: str | None = None) -> Figure:
     """Held-out score with its standard error, and ELBO per word (or other datum), against passes over the data; the
-    score may be of another unit, "nats per row" say."""
+    score may be in another unit than nats per the same."""
     figure = new_figure(9.0, 3.4)
     left, right = figure.subplots(1, 2)
     left.errorbar(
@@ -57,7 +57,8 @@ def curves(measured: Curves, per: str = "word", score_unit: str | None = None) -
         low, high = not_of_rounding(lowest_shown(finite), float(finite.max()), *OF_A_BOUND)
         margin = 0.05 * (high - low)
         right.set_ylim(low - margin, high + margin)
-    for ax, title in ((left, f"held-out score, {score_unit or f'nats per {per}'}"), (right, f"ELBO per {per}, nats")):
+    unit = score_unit or f"nats per {per}"
+    for ax, title in ((left, f"held-out score, {unit}"), (right, f"ELBO per {per}, nats")):
         ax.set_title(plain(title), fontsize=10, loc="left", color=INK)
         ax.set_xlabel("passes over the data", fontsize=9, color=SOFT)
         ax.grid(axis="y", color=LINE)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from vijax.arguments import Positive, Positives, Size, checked
 from vijax.checks import require
 from vijax.contract.batch import Documents
+from vijax.data.texts.words import normalised
 
 SEED_WEIGHT = 50.0
 """The weight of a seed word where nothing is said."""
@@ -49,6 +50,8 @@ def seeded(
     [[10.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0.5, 0.5, 10.5]]
     """
     places = {word: v for v, word in enumerate(vocabulary)}
+    as_there = lambda word: word if word in places else normalised(word)  # accents in the form of texts that are read
+    seeds = [[as_there(word) for word in words] for words in seeds]
     named = [word for words in seeds for word in words]
     unknown = [word for word in named if word not in places]
     nearest = {word: difflib.get_close_matches(word, places, n=1, cutoff=0.6) for word in unknown[:5]}

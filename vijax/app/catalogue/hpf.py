@@ -16,6 +16,7 @@ from vijax.app.page.views import thinned
 from vijax.app.settings.options import built, chooser, model_section
 from vijax.app.settings.sections import row_section
 from vijax.evaluate import hide, ranked, ranking
+from vijax.evaluate.units import OF_RANKINGS
 from vijax.inference import estep, learning
 from vijax.xla import keys
 
@@ -99,8 +100,13 @@ def _rankings(seen: Seen, sample: Any) -> list[Block]:
     for name, users, items in ways:
         found = ranking(users, items, left, hidden)
         rows.append([name, found.mean, found.recall])
-    about = "A fifth of each user's items were hidden; " + (
-        "these users were not seen in training." if seen.data.test is not None else "training has seen them all."
+    everybody = seen.data.train if seen.data.test is None else seen.data.test
+    few = f" These are {sample.num_documents:,} of {everybody.num_documents:,} users."
+    about = (
+        f"A fifth of each user's items were hidden. {OF_RANKINGS} Recall is the share of them among the first "
+        f"{found.n}. "
+        + ("These users were not seen in training." if seen.data.test is not None else "Training has seen them all.")
+        + (few if sample.num_documents < everybody.num_documents else "")
     )
     return [Table("Hidden items that are found", ["by", f"NDCG@{found.n}", f"recall@{found.n}"], rows, about)]
 
@@ -114,6 +120,8 @@ def transform(seen: Seen, users: Any, tell: Tell) -> Found:
     if more:
         items = np.concatenate([items, models.new_items(seen.fit, seen.data.train.items.x[len(items) :]).mean()])
     weights, taken = seen.fit.predict(users), scipy.sparse.csr_array(users.to_scipy())
+    if (taken_new := getattr(users, "taken_new", None)) is not None:
+        taken = scipy.sparse.csr_array(scipy.sparse.hstack([taken, taken_new]))
     taken.resize(taken.shape[0], len(items))
     found = ranked(weights, items, taken, min(RECOMMENDED, len(items))).items
     tell(len(found))
@@ -147,6 +155,7 @@ LISTING = Listing(
     learns=learns,
     unit="user",
     per="user",
+    score_unit="NDCG@20",
     transform=transform,
     predicts="item_1",
 )

@@ -11,9 +11,9 @@ import numpy as np
 
 from vijax.app.comparing.comparison import Compared, Comparison
 from vijax.app.page import blocks
-from vijax.app.page.digits import unit_of
 from vijax.app.page.exports import csv_text
 from vijax.evaluate.plots import BLUE, INK, SOFT, Figure, bare, new_figure, plain
+from vijax.evaluate.units import unit_of
 from vijax.files import own_folder, write_atomically, write_text
 
 LEAST = 0.02
@@ -50,7 +50,7 @@ def figure(found: Comparison) -> Figure:
     _bars(axes[0], places, scores, 1, title)
     errors = "" if found.training else ", with two standard errors"
     _bars(axes[1], places, [(-mean, error) for mean, error in behind], 2, f"behind the best{errors}")
-    unit = unit_of(found.runs[found.best].score)
+    unit = unit_of(str(found.runs[found.best].score))
     for ax in axes[:2]:
         ax.set_ylabel(unit, fontsize=9)
     axes[1].axhline(0, color=SOFT, linewidth=0.8)

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from vijax.app.kinds.listing import Data, New, Source
+from vijax.app.kinds.rating_tables import has_ratings, read_ratings
 from vijax.app.kinds.sampled_documents import SampledDocuments, check_by_parts, sampled_documents
 from vijax.app.kinds.topic_names import check_names
 from vijax.app.rows.doc_topics import excerpts_of
-from vijax.app.settings.sections import DocumentData, DocumentPage, dialect_of
+from vijax.app.settings.sections import DocumentData, DocumentPage, RatingData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
 from vijax.data import Corpus
 from vijax.data.corpora.corpus import joined
@@ -56,6 +57,8 @@ def columns_of(section: DocumentData, corpus: Corpus, source: Any = None) -> Map
     path = section.path if source is None else source
     if isinstance(path, str) and path == "docstrings":
         return {"package": [title.partition(".")[0] for title in corpus.titles or ()]}
+    if isinstance(section, RatingData) and has_ratings(section, source):
+        return {}
     format = None if section.format == "auto" else section.format
     return columns_beside(path, section.column, format, dialect_of(section))
 
@@ -64,6 +67,8 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
     """The documents that a [data] section names, or those of another source as that section reads them."""
     from vijax.data import read
 
+    if isinstance(config, RatingData) and has_ratings(config, source):
+        return read_ratings(config, source)
     return read(
         config.path if source is None else source,
         vocabulary=config.vocabulary,
@@ -139,7 +144,7 @@ def with_words(corpus: Corpus) -> Corpus:
     return dataclasses.replace(corpus, vocabulary=tuple(f"word{i}" for i in range(corpus.vocab_size or 0)))
 
 
-def _section_for(config: Any, path: Any, column: str | None) -> DocumentData:
+def section_for(config: Any, path: Any, column: str | None) -> DocumentData:
     """The section [data] for another source: that of the run, without the settings of its own file."""
     changed = dataclasses.replace(config.data, column=column or config.data.column)
     same = isinstance(path, str) and path == config.data.path
@@ -159,7 +164,7 @@ def _kept(folder: Path) -> Data | None:
 
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Documents, with their titles, the columns beside their text, and the number of their known words."""
-    section = config.data if source is None else _section_for(config, source, column)
+    section = config.data if source is None else section_for(config, source, column)
     if source is None and isinstance(data.train, SampledDocuments):
         remedy = f"name a file to write them to: vijax transform RUN --out {config.listing.source.results}.parquet"
         raise ConfigError(f"{config.data.path}: more {config.listing.source.columns[0]}s than are held; {remedy}")
@@ -185,7 +190,26 @@ def new_documents(
     without a title are named by their numbers from `first` on."""
     title, held = columns
     titles = corpus.titles or [f"{title} {i}" for i in range(first, first + corpus.num_documents)]
-    return New(corpus, {title: list(titles), **(beside or {}), held: corpus.tokens}, tuple(notes))
+    own, renamed = _beside_others(beside or {}, (title, held, "topic", "topic_label"))
+    return New(corpus, {title: list(titles), **own, held: corpus.tokens}, (*notes, *renamed))
+
+
+def _beside_others(beside: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The user's columns under names that the results do not have themselves, with a note for each other name.
+
+    >>> _beside_others({"year": [1], "words": [2]}, ("document", "words"))
+    ({'year': [1], 'words_': [2]}, ["The column 'words' of the data is called 'words_' in the results."])
+    """
+    own: dict[str, Any] = {}
+    notes = []
+    for name, values in beside.items():
+        called = name
+        while called in names or (called != name and called in beside):
+            called += "_"
+        if called != name:
+            notes.append(f"The column {name!r} of the data is called {called!r} in the results.")
+        own[called] = values
+    return own, notes
 
 
 def _facts(data: Data) -> dict[str, Any]:
@@ -239,7 +263,7 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
 DOCUMENTS = Source(
     section=DocumentData,
     load=_load,
-    other=lambda config, data, path, column: read_for(data.names, _section_for(config, path, column), path),
+    other=lambda config, data, path, column: read_for(data.names, section_for(config, path, column), path),
     facts=_facts,
     tiles=_tiles,
     digest=_digest,

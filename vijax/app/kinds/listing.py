@@ -141,6 +141,7 @@ class Listing:
         describes.
       unit: the name of one datum, in the singular.
       per: the unit of scores and bounds.
+      score_unit: the unit of scores where they are no log probabilities.
       target: [model] -> the kind of the target column; None for a model without a target.
       missing: True where entries may be missing.
       wants_group: True where the model uses a column of groups.
@@ -162,6 +163,7 @@ class Listing:
     build: Callable[[Any, Data], Any] = built
     unit: str = "row"
     per: str = "row"
+    score_unit: str = ""
     target: Callable[[Any], TargetKind] | None = None
     missing: bool = False
     wants_group: bool = False

@@ -16,6 +16,7 @@ from vijax.app.kinds.sampled_documents import SampledDocuments
 from vijax.app.settings.sections import RatingData
 from vijax.app.settings.typed_toml import ConfigError, DamagedError
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.rating_columns import column_of
 from vijax.data.reading.checks import DataError, Notes, fail, listed
 from vijax.data.tables.formats import load_arrays
 from vijax.data.tables.table import Choice, Scaling, Table, table_of
@@ -34,22 +35,31 @@ class Rated(Corpus):
     Attributes:
       users: numbers of users, by name; of a run that is read again no rows.
       items: numbers of items: those of training in their order, then those that nobody took there.
+      taken_new: which of the latter each user took, (users, new items); None where nobody is known to have taken any.
     """
 
     users: Table | None = None
     items: Table | None = None
+    taken_new: Any = None
 
     @property
     def new_items(self) -> tuple[str, ...]:
         """Items that nobody took in training."""
         return () if self.items is None else self.items.group_names[len(self.vocabulary or ()) :]
 
+    def __getitem__(self, rows: Any) -> Corpus:
+        part = super().__getitem__(rows)
+        if self.taken_new is None:
+            return part
+        taken_new = self.taken_new[np.atleast_1d(np.arange(self.num_documents)[rows])]
+        return dataclasses.replace(part, taken_new=taken_new)  # type: ignore[call-arg]
 
-def _rated(corpus: Corpus, users: Table | None, items: Table | None) -> Rated:
+
+def _rated(corpus: Corpus, users: Table | None, items: Table | None, taken_new: Any = None) -> Rated:
     fields = {field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)}
     if users is not None:
         fields["covariates"] = users.x[_places(users, corpus.titles, USER)]
-    return Rated(**fields, users=users, items=items)
+    return Rated(**fields, users=users, items=items, taken_new=taken_new)
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -58,10 +68,8 @@ def _read(path: str | None, who: str) -> Table | None:
     if path is None:
         return None
     notes = Notes()
-    found = read_columns(path, exact=(who,), notes=notes)
-    if who not in found:
-        raise fail(path, f"the column {who}", f"the columns {', '.join(found)}", "name it so in the first line")
-    table = table_of(found, Choice(group=who, missing=True), path, notes)
+    name = column_of(who, list(read_columns(path, num_rows=1)), path)
+    table = table_of(read_columns(path, exact=(name,), notes=notes), Choice(group=name, missing=True), path, notes)
     at = lambda row: f"{table.origin.called} {table.origin.numbers[row]}" if table.origin else f"row {row}"
     if (bad := np.argwhere(~np.isfinite(table.x))).size:
         row, column = bad[0]
@@ -138,15 +146,35 @@ def other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
     return _with_features(config, data, DOCUMENTS.other(config, data, path, column))
 
 
-def _with_features(config: Any, data: Data, corpus: Corpus) -> Corpus:
+def _with_features(config: Any, data: Data, corpus: Corpus, taken_new: Any = None) -> Corpus:
     users, items = _known(config, data)
-    return corpus if users is None and items is None else _rated(corpus, users, items)
+    return corpus if users is None and items is None else _rated(corpus, users, items, taken_new)
+
+
+def _new_users(config: Any, data: Data, source: Any, column: str | None) -> tuple[New, Any]:
+    """Users over the items of training, and what they took of items that nobody took there: it is not to be recommended
+    to them again. Of the run's own users these are items that held-out users alone took."""
+    new_items = getattr(data.train, "new_items", ())
+    if not new_items:
+        return DOCUMENTS.new(config, data, source, column), None
+    names = (*data.names, *new_items)
+    wide = Data(Corpus.from_counts(np.ones((1, len(names)), int), names), None)
+    found = DOCUMENTS.new(config, wide, config.data.path if source is None else source, column)
+    taken = found.data.to_scipy()
+    here = taken[:, : len(data.names)]
+    if not here.nnz:
+        where = source if isinstance(source, str | Path) else "users"
+        remedy = "add a user who did; one alone who took nothing can be given beside it"
+        raise fail(where, "a user who took an item of training", "none", remedy)
+    more = {"titles": found.data.titles, "texts": found.data.texts, "notes": found.data.notes}
+    corpus = Corpus.from_counts(here, data.names, **more)
+    return found._replace(data=corpus), taken[:, len(data.names) :].tocsr()
 
 
 def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Users to recommend items to; without a source those of the run, and those of its table who took nothing."""
-    found = DOCUMENTS.new(config, data, source, column)
-    corpus = _with_features(config, data, found.data)
+    found, taken_new = _new_users(config, data, source, column)
+    corpus = _with_features(config, data, found.data, taken_new)
     if source is not None or not isinstance(corpus, Rated) or corpus.users is None:
         return found._replace(data=corpus)
     names, absent = list(corpus.titles or ()), sorted(set(corpus.users.group_names) - set(corpus.titles or ()))
@@ -154,6 +182,10 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
         return found._replace(data=corpus)
     indptr = np.append(corpus.indptr, np.full(len(absent), corpus.indptr[-1]))
     covariates = corpus.users.x[_places(corpus.users, [*names, *absent], USER)]
+    if corpus.taken_new is not None:
+        taken_new = corpus.taken_new.copy()
+        taken_new.resize(len(names) + len(absent), taken_new.shape[1])
+        corpus = dataclasses.replace(corpus, taken_new=taken_new)
     more: Any = {"indptr": indptr, "titles": (*names, *absent), "texts": None, "covariates": covariates}
     everybody = new_documents(config.listing.source.columns, dataclasses.replace(corpus, **more))
     return everybody._replace(notes=found.notes)

@@ -65,18 +65,6 @@ def rounded(value: float, spread: float) -> float:
 
 
 NUMBER = r"[-\u2212+]?[\d.,]+(?:e[-+]?\d+)?"
-UNIT = re.compile(rf"^{NUMBER}(?: ± {NUMBER})? ([^(,]+)")
-"""A score in words: its number, its standard error, its unit, and what follows in parentheses or after a comma."""
-
-
-def unit_of(score: Any) -> str:
-    """The unit of a score, as it says itself; empty where it says none.
-
-    >>> unit_of("-1.0 ± 0.1 nats per row (20 rows)"), unit_of("0.333 ± 0.043 NDCG@20, recall@20 0.4 (9 users)")
-    ('nats per row', 'NDCG@20')
-    """
-    found = UNIT.match(str(score))
-    return found[1].strip() if found else ""
 
 
 def is_number(x: Any) -> bool:

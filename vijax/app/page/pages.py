@@ -11,7 +11,6 @@ import numpy as np
 from vijax.app.explorer.embedded import Explored, explored_of
 from vijax.app.kinds.topic_names import named, names_of
 from vijax.app.page import blocks, exports
-from vijax.app.page.digits import unit_of
 from vijax.app.page.report import Report, render, training
 from vijax.app.page.stale import forget_stale
 from vijax.app.progress import clock_time
@@ -23,6 +22,7 @@ from vijax.app.runs.run_folder import no_facts, read_facts, read_run_config
 from vijax.app.settings.config import Config
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.evaluate import metrics
+from vijax.evaluate.units import unit_of
 from vijax.families import Dirichlet
 from vijax.files import own_folder, write_atomically, write_text
 from vijax.terminal import printable
@@ -168,6 +168,6 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
 
 
 def _score_unit(run: Run) -> str:
-    """The unit of the score, as the score itself says; before there is one, the unit of bounds."""
-    said = unit_of(run.result.get("score_text") or "")
-    return said or f"nats per {run.config.listing.per}"
+    """The unit of the score, as the score itself says; before there is one, that of the model's scores."""
+    said, listing = run.result.get("score_text"), run.config.listing
+    return unit_of(said) if said else listing.score_unit or f"nats per {listing.per}"

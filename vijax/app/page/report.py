@@ -20,11 +20,9 @@ from vijax.app.explorer.embedded import Explored
 from vijax.app.page import blocks, charts
 from vijax.app.page.svg import escape
 from vijax.evaluate.metrics import LONG, OF_A_BOUND, Curves, lowest_shown, over_a_pass
+from vijax.evaluate.units import meaning_of, measured_by
 
 PASSES = "passes over the data"
-A_NAT = "A nat is a unit of log probability: one nat more makes what is seen 2.72 times as probable."
-
-RANKED = "NDCG is 1 where the hidden items of a user come before all others, and falls towards 0 the later they come."
 
 
 class Report(NamedTuple):
@@ -38,7 +36,7 @@ class Report(NamedTuple):
       curves: curves from `vijax.evaluate.metrics.read_curves`.
       settings: files to show folded away, by their names.
       per: unit of bounds.
-      score_unit: unit of scores, "nats per word" say.
+      score_unit: unit of scores.
       explored: the topics, where the run has some.
     """
 
@@ -107,21 +105,13 @@ def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:
     """The curves of a run: held-out scores, and the bound, but for a wild start of a long one."""
     drawn = []
     if len(curves.held_out_score):
-        note = f"{_measure(score_unit)}, higher is better; the band is one standard error."
-        note += f" {A_NAT}" if score_unit.startswith("nats") else f" {RANKED}" if score_unit.startswith("NDCG") else ""
+        note = f"{measured_by(score_unit)}, higher is better; the band is one standard error. {meaning_of(score_unit)}"
         x, y, error = curves.held_out_epoch, curves.held_out_score, curves.held_out_error
         drawn.append(_curve("Held-out score", note, x, y, y - error, y + error, x, y))
     if len(curves.elbo):
         note = f"The bound that training maximises, nats per {per}, averaged over a pass up to each step."
         drawn.append(_curve(f"ELBO per {per}", note, curves.epoch, over_a_pass(curves)))
     return drawn
-
-
-def _measure(unit: str) -> str:
-    """A score in words, with its unit."""
-    if not unit.startswith("nats"):
-        return unit
-    return f"Document completion, {unit}" if unit == "nats per word" else f"Log predictive density, {unit}"
 
 
 def _curve(title: str, note: str, x: np.ndarray, y: np.ndarray, *more: np.ndarray) -> blocks.Lines:

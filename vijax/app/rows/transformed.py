@@ -219,7 +219,7 @@ def _parquet(parts: Parts, file: BinaryIO) -> None:
     arrow, writer = require_extra("pyarrow"), None
     for columns in parts:
         table = arrow.table({name: _arrow(values) for name, values in columns.items()})
-        writer = writer or require_extra("pyarrow.parquet").ParquetWriter(file, table.schema)
+        writer = writer or require_extra("pyarrow.parquet").ParquetWriter(file, table.schema, write_page_checksum=True)
         writer.write_table(table.cast(writer.schema))
     if writer is not None:
         writer.close()

@@ -9,7 +9,6 @@ import numpy as np
 from vijax.app.kinds.listing import Seen
 from vijax.app.kinds.tables import by_sequence
 from vijax.app.page import blocks
-from vijax.app.page.digits import unit_of
 from vijax.app.rows.by_row import RowScore
 from vijax.app.runs.loaded import Run
 from vijax.app.runs.restored import again
@@ -20,6 +19,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.tables.graph import Graph
 from vijax.evaluate import Difference, Score, paired_difference, unigram_score
 from vijax.evaluate.metrics import Curves
+from vijax.evaluate.units import is_of_rankings, unit_of
 from vijax.numerals import told
 
 NO_CURVES = Curves(*[np.zeros(0)] * 5)
@@ -38,6 +38,8 @@ class Plain(NamedTuple):
 def plain_of(seen: Seen, score: Any) -> Plain | None:
     """The plain alternative to the model of a fit; None where there is none for its data."""
     train, test = seen.data.train, seen.data.test
+    if is_of_rankings(unit_of(str(score))):
+        return None  # its own table compares it with popularity
     if isinstance(train, Corpus):
         return _of_words(train, test, score)
     if not isinstance(score, RowScore):
@@ -110,7 +112,7 @@ def quality(seen: Seen, score: Any, curves: Curves, shown: list[Any]) -> tuple[l
     plain = None if score is None or not np.isfinite(score.mean) else plain_of(seen, score)
     if plain is None:
         return ([blocks.Table(TITLE, ["remark"], [[warning] for warning in warnings])] if warnings else []), warnings
-    unit = unit_of(score)
+    unit = unit_of(str(score))
     better = paired_difference(score, plain.score)
     error = f" ± {better.standard_error:.3f}" if np.isfinite(better.standard_error) else ""
     said = f"{told(abs(better.mean), least=3)}{error} {unit}"

@@ -74,7 +74,11 @@ class DocumentData:
     separator: Separator | None = setting(None, SEPARATOR)
     sheet: str | None = setting(None, SHEET)
     lowercase: bool = setting_of(TextSettings, "lowercase")
-    token_pattern: str = setting_of(TextSettings, "token_pattern")
+    token_pattern: str | None = setting_of(
+        TextSettings,
+        "token_pattern",
+        more="; unset: words of three letters or more of any script, without HTML, web and e-mail addresses",
+    )
     language: str | None = setting_of(TextSettings, "language", more="; unset: found by these")
     stop_words: str | tuple[str, ...] = setting(
         "auto",
@@ -92,6 +96,17 @@ class DocumentData:
 class RatingData(DocumentData):
     """[data]: who took what, as documents and their words, and what is known of users and of items."""
 
+    user: str | None = setting(None, "column of users; unset: one called user, userId, customer_id and the like")
+    item: str | None = setting(None, "column of items; unset: one called item, movieId, product_id and the like")
+    count: str | None = setting(
+        None,
+        "column of how often an item was taken; none: each row counts once; unset: one called count, plays, quantity "
+        "and the like, else each row counts once; ratings must be said to be counts",
+    )
+    time: str | None = setting(
+        None, "with least: column of the time of each row, since the last rating of an item counts; unset: as above"
+    )
+    least: float | None = setting(None, "rating from which an item counts as taken; unset: ratings are not compared")
     user_features: str | None = setting(
         None,
         "table of numbers that are known of users, for those who took little or nothing: a column user, and a row for "

@@ -16,6 +16,7 @@ PHRASES = {
     "; to pass the texts themselves, pass a list of them": "",
     "pass the whole vocabulary": "give the whole vocabulary (--set data.vocabulary=FILE)",
     "pass the vocabulary": "give the vocabulary (--set data.vocabulary=FILE)",
+    "give vijax.data.ratings ": "",
     "pass a list of words": 'give a list of words (--set \'data.stop_words=["the", "and"]\')',
 }
 ARGUMENT = re.compile(r"(?:\bpass )?(?<![\w.])(\w+)=('[^']*'|\.{3}|\w+(?:\.\w+)*)?")

@@ -15,6 +15,7 @@ from vijax.data.corpora.corpus import Corpus, lasting_notes, split_ids
 from vijax.data.corpora.csr import row_blocks
 from vijax.data.reading.cache import working_folder
 from vijax.data.reading.checks import fail
+from vijax.data.texts.words import normalised
 
 
 def select_words(corpus: Corpus, words: Int[np.ndarray, " kept"]) -> Corpus:
@@ -54,9 +55,11 @@ def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
 
 
 def ids_in(words: Sequence[str], vocabulary: Sequence[str]) -> Int[np.ndarray, " words"]:
-    """The id of each word in `vocabulary`, -1 for words that are not in it. Raises ValueError: none of them is."""
-    ids = {word: i for i, word in enumerate(vocabulary)}
-    new_id = np.array([ids.get(word, -1) for word in words], np.int32)
+    """The id of each word in `vocabulary`, -1 for words that are not in it; accents in either form are the same.
+    Raises ValueError: none of them is."""
+    ids = {normalised(word): i for i, word in enumerate(vocabulary)}
+    ids |= {word: i for i, word in enumerate(vocabulary)}  # exact ones go before
+    new_id = np.array([ids.get(word, ids.get(normalised(word), -1)) for word in words], np.int32)
     if (new_id < 0).all():
         got = f"{', '.join(words[:5])}, ... against {', '.join(list(vocabulary)[:5])}, ..."
         remedy = "use texts of the same kind, tokenised in the same way"

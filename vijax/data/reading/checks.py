@@ -15,6 +15,8 @@ MAX_WORDS = 10_000_000
 """The largest vocabulary: ten topics over it take 400 MB."""
 MAX_DOCUMENTS = 100_000_000
 """The most documents: to know where they start takes 800 MB."""
+MAX_EMPTY, MAX_EMPTY_PER_ENTRY = 1_000_000, 100
+"""The most documents where there are no entries, and more for each entry: a small file may say that it has many."""
 
 
 class DataError(ValueError):
@@ -106,11 +108,16 @@ def check_vocab_size(vocab_size: int, where: object) -> None:
         raise fail(where, f"a vocabulary of at most {MAX_WORDS:,} words", f"one of {vocab_size:,}", remedy)
 
 
-def check_num_documents(number: int, where: object) -> None:
-    """Raises a DataError when there are more documents than `MAX_DOCUMENTS`, before memory is taken for them."""
+def check_num_documents(number: int, where: object, entries: int | None = None) -> None:
+    """Raises a DataError when there are more documents than `MAX_DOCUMENTS`, or far more than the entries of all of
+    them, where these are known, before memory is taken for them."""
+    remedy = "check the number of documents, or divide them among several files"
     if number > MAX_DOCUMENTS:
-        remedy = "check the number of documents, or divide them among several files"
         raise fail(where, f"at most {MAX_DOCUMENTS:,} documents", f"{number:,}", remedy)
+    if entries is not None and number > MAX_EMPTY + MAX_EMPTY_PER_ENTRY * entries:
+        most = MAX_EMPTY + MAX_EMPTY_PER_ENTRY * entries
+        expected = f"at most {most:,} documents, there being {entries:,} entries of a document and a word"
+        raise fail(where, expected, f"{number:,}", "correct the number of documents; nearly all of these are empty")
 
 
 def check_offsets(indptr: np.ndarray, where: object) -> None:
@@ -155,10 +162,10 @@ class Notes:
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, str | None]] = {}
 
-    def add(self, note: str, where: str | None = None) -> None:
+    def add(self, note: str, where: str | None = None, times: int = 1) -> None:
         """Adds a note; with a place, the text says how often it came, and where first."""
         number, first = self._found.get(note, (0, where))
-        self._found[note] = (number + 1, first)
+        self._found[note] = (number + times, first)
 
     def texts(self) -> tuple[str, ...]:
         """All notes, in the order in which they first came."""

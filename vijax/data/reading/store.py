@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vijax.data.reading.checks import DataError, fail
-from vijax.data.reading.files import check_regular, kind_of, parsing, read_text
+from vijax.data.reading.checks import DataError, fail, listed
+from vijax.data.reading.files import check_regular, kind_of, naming, parsing, read_text
+from vijax.data.reading.partitions import Part, local_names, parts_of, strays_of
 from vijax.extras import require_extra
 
 WAITS_S = (0.2, 1.0, 5.0)
@@ -59,41 +60,94 @@ def blocks_of(file: str, counts: Sequence[int], first: int) -> Iterator[Block]:
 
 def shard_paths(path: Path) -> list[Path]:
     """The Parquet files of a folder in the order of their names; a file is its own only shard."""
-    return sorted(found for found in path.glob("*.parquet") if not found.is_dir()) if path.is_dir() else [path]
+    return [Path(part.file) for part in parquet_parts(path)] if path.is_dir() else [path]
 
 
 def parquet_files(source: str | Path) -> list[str]:
     """The Parquet files of a folder in the order of their names; a file is its own only one."""
+    return [part.file for part in parquet_parts(source)]
+
+
+def parquet_parts(source: str | Path) -> list[Part]:
+    """The Parquet files of a folder, with the columns that the names of folders within it give them (`column=value`);
+    a file is its own only one. Hidden files, and those whose names begin with an underscore, are left out.
+
+    Raises:
+      DataError: files lie in folders of other names, or some in folders and some beside them.
+    """
     if not is_address(source):
         path = Path(source).expanduser()
-        files = [] if kind_of(path) == "none" else shard_paths(path)
-        for file in files:
-            check_regular(file)
-        return list(map(str, files))
+        kind = kind_of(path)
+        if kind == "a folder":
+            found = parts_of(local_names(path), source)
+            parts = [Part(str(path / part.file), part.values) for part in found]
+        else:
+            parts = [] if kind == "none" else [Part(str(path), {})]
+        for part in parts:
+            check_regular(Path(part.file))
+        return parts
 
-    def found(asked: Asked) -> list[str]:
+    def found_there(asked: Asked) -> list[Part]:
         with asked.of(0):
             store, path = _store_of(str(source))
             store.invalidate_cache()
-            names = [path] if path.endswith(".parquet") else store.glob(f"{path.rstrip('/')}/*.parquet")
-            return sorted(map(store.unstrip_protocol, names))
+            if path.endswith(".parquet") and not store.isdir(path):
+                return [Part(store.unstrip_protocol(path), {})]
+            begin = f"{path.rstrip('/')}/"
+            names = [name.removeprefix(begin) for name in store.find(path) if name.startswith(begin)]
+            return [Part(store.unstrip_protocol(begin + part.file), part.values) for part in parts_of(names, source)]
 
-    return retried(str(source), found)
+    return retried(str(source), found_there)
 
 
-def from_parquet(file: str, read: Callable[[Any], Found]) -> Found:
-    """Reads from a Parquet file, and asks its store again where it does not answer.
+def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
+    """The error of a source without Parquet files; it names those that lie in folders within it."""
+    path = Path(str(source)).expanduser()
+    strays = strays_of(local_names(path)) if not is_address(source) and path.is_dir() else []
+    got = f"none but {listed(strays, 3)}, which are left out" if strays else "none"
+    if strays:
+        remedy = "name the file, or its folder; files in folders called column=value are read, hidden ones are not"
+    return fail(source, "a Parquet file, or a folder of them", got, remedy)
+
+
+def open_parquet(file: Any, texts_once: bool = False) -> Any:
+    """A Parquet file, opened; its pages are compared with their checksums where it has any.
+
+    Args:
+      file: a path, or a file.
+      texts_once: whether a text that comes again and again is in memory once. A file of 1 MB can say a text of 20 MB
+        ten thousand times.
+    """
+    parquet = require_extra("pyarrow.parquet")
+    how = {"page_checksum_verification": True}
+    opened = parquet.ParquetFile(file, **how)
+    if not texts_once:
+        return opened
+    names = _columns_of_texts(opened)
+    opened.close()
+    if hasattr(file, "seek"):
+        file.seek(0)
+    return parquet.ParquetFile(file, read_dictionary=names, **how)
+
+
+def _columns_of_texts(opened: Any) -> list[str]:
+    types = require_extra("pyarrow.types")
+    is_text = lambda kind: types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind)
+    return [field.name for field in opened.schema_arrow if is_text(field.type)]
+
+
+def from_parquet(file: str, read: Callable[[Any], Found], texts_once: bool = False) -> Found:
+    """Reads from a Parquet file, and asks its store again where it does not answer; see `open_parquet`.
 
     Raises:
       DataError: the file is damaged or not there, or its store does not answer.
     """
-    parquet = require_extra("pyarrow.parquet")
     if not is_address(file):
-        with parsing(Path(file), WHOLE, REMEDY), parquet.ParquetFile(file) as opened:
+        with naming(Path(file)), parsing(Path(file), WHOLE, REMEDY), open_parquet(file, texts_once) as opened:
             return read(opened)
 
     def there(asked: Asked) -> Found:
-        with _opened(file, asked) as stored, parquet.ParquetFile(stored) as opened:
+        with _opened(file, asked) as stored, open_parquet(stored, texts_once) as opened:
             return read(opened)
 
     return retried(file, there)

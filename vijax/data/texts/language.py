@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from vijax.data.reading.checks import Notes, fail
+from vijax.data.texts.words import all_words_of, lowered, normalised
 from vijax.extras import require_extra
 
 MOST_DOCUMENTS = 1000
@@ -16,7 +17,10 @@ LEAST = 0.1
 """Least share of stop words in texts whose language is found."""
 LEAST_WORDS = 10
 """Least number of them."""
-WORD = re.compile(r"[^\W\d_]+")
+LEAST_DIFFERENT = 5
+"""Least number of different ones: a single one, such as "car", may be a word of another language."""
+TURKISH = str.maketrans("ýþðÝÞ", "ışğİŞ")
+"""Letters that older releases of stop-words have in its list of Turkish, as the wrong encoding reads them."""
 
 # Beginnings and ends of "don't", "we've", ..., which the apostrophe divides, that scikit-learn's list lacks.
 CONTRACTIONS = (
@@ -47,7 +51,14 @@ def stop_words_in(language: str, where: str = "language") -> tuple[str, ...]:
         known = ", ".join(sorted({"english", *package.AVAILABLE_LANGUAGES}))
         expected = "a language" if where == "language" else "a language, a file of words, a list of words or None"
         raise fail(where, expected, repr(language), f"pass a list of words; known languages: {known}")
-    return tuple(package.get_stop_words(name))
+    words = tuple(package.get_stop_words(name))
+    return tuple(word.translate(TURKISH) for word in words) if name == "turkish" else words
+
+
+def _single_words_in(language: str) -> set[str]:
+    """The stop words of a language that are one word, without the quotes and commas that some lists have."""
+    divided = (all_words_of(normalised(word)) for word in stop_words_in(language))
+    return {parts[0] for parts in divided if len(parts) == 1}
 
 
 def language_of(texts: Sequence[str]) -> str:
@@ -59,15 +70,16 @@ def language_of(texts: Sequence[str]) -> str:
     >>> language_of(["alpha beta gamma", "delta epsilon"])
     ''
     """
-    counts = collections.Counter(word for text in texts for word in WORD.findall(text.lower()))
+    counts = collections.Counter(word for text in texts for word in all_words_of(lowered(normalised(text))))
     names = {*require_extra("stop_words").AVAILABLE_LANGUAGES, "english"}
-    lists = {name: counts.keys() & {*stop_words_in(name)} for name in sorted(names)}
+    lists = {name: counts.keys() & _single_words_in(name) for name in sorted(names)}
     having = collections.Counter(word for words in lists.values() for word in words)
     scores = {name: sum(counts[word] / having[word] for word in words) for name, words in lists.items()}
     best = max(scores, key=lambda name: scores[name])
     best = "english" if 2 * scores["english"] >= scores[best] else best
     number = sum(counts[word] for word in lists[best])
-    return best if number >= max(LEAST_WORDS, LEAST * counts.total()) else ""
+    is_much = number >= max(LEAST_WORDS, LEAST * counts.total())
+    return best if is_much and len(lists[best]) >= LEAST_DIFFERENT else ""
 
 
 def found_language(texts: Sequence[str], notes: Notes) -> str:

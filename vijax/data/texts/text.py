@@ -1,4 +1,4 @@
-"""From text to bags of words: scikit-learn's tokeniser, stop words, and a vocabulary that gives readable topics.
+"""From text to bags of words: scikit-learn's phrases and stop words, and a vocabulary that gives readable topics.
 
 The texts are read once. Their words are counted under provisional ids, in memory or in files; then the vocabulary is
 chosen from the counts, and the bags are written again with its ids. Memory holds the words seen, never the documents.
@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +24,8 @@ from vijax.data.corpora.select import ids_in, relabel
 from vijax.data.reading.cache import working_folder
 from vijax.data.reading.checks import Notes, fail, whole_letters
 from vijax.data.texts.language import check_spaces, first_texts, found_language, stop_words_in
+from vijax.data.texts.markup import note_markup, plain, read_plain, without_addresses
+from vijax.data.texts.words import lowered, normalised, words_by, words_of
 from vijax.extras import require_extra
 
 BLOCK_DOCUMENTS = 4096
@@ -52,7 +53,9 @@ class TextSettings:
 
     Attributes:
       lowercase: whether to ignore case.
-      token_pattern: regular expression of a word; by default three letters or more, of any alphabet.
+      token_pattern: regular expression of a word (of package regex), in texts as they are. None takes words of three
+        letters or more, of any script, with their marks (`vijax.data.texts.words`). HTML tags, and addresses of the web
+        and of e-mail, are then left out, entities such as &amp; are decoded, and notes say so.
       language: language of the text ("german" or "de"), whose stop words are left out. None finds it by the stop words
         of the first documents, and a note says which it is.
       stop_words: "auto" (those of the language), "english" (scikit-learn's list and contractions), another language
@@ -66,7 +69,7 @@ class TextSettings:
     """
 
     lowercase: bool = True
-    token_pattern: str = r"(?u)[^\W\d_]{3,}"
+    token_pattern: str | None = None
     language: str | None = None
     stop_words: str | Path | Sequence[str] | None = "auto"
     ngrams: Annotated[int, PHRASE] = 1
@@ -117,7 +120,7 @@ def corpus_from_texts(
     analyze = analyzer(settings)
     with contextlib.nullcontext() if folder is None else working_folder("counting-", folder) as scratch:
         counting = CorpusBuilder(None if scratch is None else Path(scratch))
-        words = _count(documents, analyze, counting, corpus, where)
+        words = _count(blocks_of(documents, settings, where, corpus.notes), analyze, counting, corpus)
         raw = counting.finish(words)
         if vocabulary is None:
             vocabulary = choose_vocabulary(raw, words, settings)
@@ -140,7 +143,8 @@ def settled(
         longest = 1 + max((word.count(" ") for word in vocabulary), default=0)
         settings = dataclasses.replace(settings, ngrams=max(settings.ngrams, longest))
     first, documents = first_texts(documents)
-    if settings.token_pattern == DEFAULT_SETTINGS.token_pattern:
+    if settings.token_pattern is None:
+        first = [plain(text).text for text in first]
         check_spaces(first, where, notes)
     if settings.language is not None and settings.stop_words != "auto":
         raise fail("language", "stop_words left as they are", repr(settings.stop_words), "set one of the two")
@@ -155,22 +159,30 @@ def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
     """The function from a text to its words (and phrases), stop words left out."""
     settings.check("ngrams", "2 counts pairs of words too")
     text = require_extra("sklearn.feature_extraction.text")
-    try:
-        re.compile(settings.token_pattern)
-    except re.error as error:
-        got = f"{settings.token_pattern!r} ({error})"
-        raise fail("token_pattern", "a regular expression of a word", got, r"try '\w+'") from error
-    make = functools.partial(text.CountVectorizer, lowercase=settings.lowercase, token_pattern=settings.token_pattern)
+    words = words_of if settings.token_pattern is None else words_by(settings.token_pattern)
+    spelt = functools.partial(_spelt, settings)
+    make = functools.partial(text.CountVectorizer, preprocessor=spelt, tokenizer=words, token_pattern=None)
     # Stop words go through the same tokeniser, so that "don't" stops the token "don".
     tokens = make().build_analyzer()
     stop = sorted({token for word in stop_words_of(settings.stop_words) for token in tokens(word)})
     return make(stop_words=stop, ngram_range=(1, settings.ngrams)).build_analyzer()
 
 
-def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, where: str) -> tuple[str, ...]:
+def _spelt(settings: TextSettings, text: str) -> str:
+    """A text in the spelling in which its words are looked for."""
+    text = normalised(text if settings.token_pattern is not None else without_addresses(text))
+    return lowered(text) if settings.lowercase else text
+
+
+def _count(
+    blocks: Iterable[list[tuple[str, str]]],
+    analyze: Callable[[str], Iterable[str]],
+    counting: CorpusBuilder,
+    corpus: CorpusBuilder,
+) -> tuple[str, ...]:
     """Counts every word under a provisional id, and returns the words in the order of these ids."""
     ids = numbered_as_seen()
-    for block in blocks_of(documents, where, corpus.notes):
+    for block in blocks:
         titles, texts = zip(*block, strict=True)
         counting.add(*bags_of(texts, analyze, ids))
         corpus.add_strings("titles", titles)
@@ -195,14 +207,22 @@ def bags_of(
     return np.array([len(bag) for bag in bags]), words, counts
 
 
-def blocks_of(documents: Iterable[tuple[str, str]], where: str, notes: Notes) -> Iterator[list[tuple[str, str]]]:
-    """The documents in blocks of about a megabyte of text, or of one document if it is longer."""
+def blocks_of(
+    documents: Iterable[tuple[str, str]], settings: TextSettings, where: str, notes: Notes
+) -> Iterator[list[tuple[str, str]]]:
+    """The documents in blocks of about a megabyte of text, or of one document if it is longer; without markup, unless
+    the user has a pattern of words."""
     block, size = [], 0
     for title, text in documents:
         if not isinstance(text, str):
             got = f"{text!r} ({type(text).__name__})"
             raise fail(f"{where}, {title}", "text", got, "drop the document, or make it the empty string")
-        block.append((whole_letters(title, notes, title), whole_letters(text, notes, title)))
+        text = whole_letters(text, notes, title)
+        if settings.token_pattern is None:
+            text = read_plain(text, notes, title)
+        else:
+            note_markup(text, notes, title)
+        block.append((whole_letters(title, notes, title), text))
         size += len(text)
         if size >= BLOCK_CHARACTERS or len(block) == BLOCK_DOCUMENTS:
             yield block

@@ -127,7 +127,7 @@ class Effects:
 
 
 def nearest_shares(x: np.ndarray, axis: int = -1) -> np.ndarray:
-    """The nearest numbers (in squares) of 0 or more that add up to one along an axis (Duchi et al. 2008, figure 1).
+    """The nearest numbers (in squares) that are 0 or more and sum to one along an axis (Duchi et al. 2008, figure 1).
 
     >>> nearest_shares(np.array([0.7, 0.4, -0.1])).round(2).tolist(), nearest_shares(np.array([0.2, 0.8])).tolist()
     ([0.65, 0.35, 0.0], [0.2, 0.8])

@@ -41,6 +41,7 @@ from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import answers
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
+from vijax.data.schema.typed_columns import typed_table
 from vijax.families import Beta, Dirichlet, MatrixNormalWishart, NormalWishartStats, Point, Product
 from vijax.inference import estep as esteps
 from vijax.inference.expectation import vector_monte_carlo
@@ -243,7 +244,7 @@ def stm(
       table: columns by name, a row for each document (a dict, a table of pandas, polars or pyarrow), or the path of a
         file; None where no covariate is used.
       prevalence: covariates of the shares, as a formula: "~ party + bs(day, df=4)", with interactions, splines and
-        categories; group effects `(1 | g)` are not for this model. Package formulae reads it (extra `formula`).
+        categories; group effects `(1 | g)` are not for this model.
       content: column of groups by which the words of each topic differ; None: they do not.
       eta: prior concentration of a topic's words; small: sharper topics. A scalar, shape (V,), or (K, V) as
         `vijax.topics.seeded` makes it.
@@ -266,9 +267,7 @@ def stm(
 
     Raises:
       ValueError: a formula that cannot be read, other rows than documents, a size or concentration out of range.
-      ImportError: formulae is not installed.
 
-    >>> import pytest; _ = pytest.importorskip("formulae")
     >>> import vijax as vi
     >>> from vijax.data import synthetic
     >>> corpus, _ = synthetic.lda_corpus(num_documents=30, num_topics=2, vocab_size=20, seed=0)
@@ -281,6 +280,8 @@ def stm(
 
     corpus = read(corpus)
     table = {"shares": np.zeros(corpus.num_documents)} if table is None else table
+    # A file is read once: it may change, and the rows are what the model is of.
+    table = typed_table(table, () if content is None else (content,))
     check_rows(corpus, table)
     found = Covariates.read(prevalence, content, table)
     anchored = anchor_words(corpus, num_topics, eta) if start == "anchors" else None

@@ -1,0 +1,195 @@
+"""Which column of a table of ratings is what: users, items, how often, how liked, and when."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+from vijax.data.reading.checks import Notes, fail, listed, nearest
+
+NONE = "none"
+"""In the place of a column of counts: each row counts once."""
+GIVE = "give vijax.data.ratings"
+"""The beginning of remedies that name an argument; the command line leaves it out."""
+
+OF_USERS = ("user", "customer", "member", "reader", "listener", "viewer", "visitor", "reviewer")
+OF_ITEMS = ("item", "movie", "film", "product", "book", "song", "track", "artist", "article", "game", "recipe", "video")
+ONE_WORD = {"user": ("uid", "username"), "item": ("iid", "sku", "asin", "isbn")}
+COUNTS = ("count", "counts", "plays", "playcount", "quantity", "qty", "purchases", "clicks", "views", "listens")
+RATINGS = ("rating", "ratings", "score", "scores", "stars", "star", "overall", "preference", "grade", "vote")
+TIMES = ("timestamp", "time", "date", "datetime", "when", "unixreviewtime")
+TEXTS: tuple[str, ...] = (
+    "text",
+    "review",
+    "reviews",
+    "reviewtext",
+    "content",
+    "body",
+    "comment",
+    "comments",
+    "summary",
+    "description",
+)
+TEXTS += ("message", "abstract", "tweet", "sentence", "document", "headline")
+"""Headers of columns of texts: a table that has one is of documents."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """The columns that the user has named.
+
+    Attributes:
+      user: the column of users; None finds it by its name, as the others.
+      item: that of items.
+      count: that of how often an item was taken; "none" where each row counts once.
+      time: that of the time of each row.
+      least: the least rating that counts as taken.
+    """
+
+    user: str | None = None
+    item: str | None = None
+    count: str | None = None
+    time: str | None = None
+    least: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Roles:
+    """The column of each role; empty where a table has none.
+
+    Attributes:
+      user: the column of users.
+      item: that of items.
+      count: that of counts, or of ratings.
+      time: that of times.
+      unread: all others.
+    """
+
+    user: str
+    item: str
+    count: str
+    time: str
+    unread: tuple[str, ...]
+
+
+def roles_of(names: Sequence[str], named: Named, where: object, notes: Notes) -> Roles:
+    """The roles of the columns of a table, with notes of what was decided.
+
+    Raises:
+      DataError: a column that is named and not there; no columns of users and items, or several that may be; ratings
+        of which nobody said how they count.
+    """
+    user = _named(named.user, "user", names, where) or _only(names, _is_user, "user", where)
+    item = _named(named.item, "item", names, where) or _only(names, _is_item, "item", where)
+    count = "" if named.count == NONE else _named(named.count, "count", names, where)
+    taken = {user, item, count}
+    left = [name for name in names if name and name not in taken]
+    if not count and named.count is None:
+        count = _count_among(left, named, where)
+    time = _named(named.time, "time", names, where) or next(iter(_spelt(left, TIMES)), "")
+    if named.least is not None and not count:
+        expected = "a column of ratings or counts to compare with it"
+        raise fail(
+            where,
+            expected,
+            f"none, among {listed(names)}",
+            f"{GIVE} count=... to name it, or leave least out, or add a column rating",
+        )
+    if (user, item) not in (("user", "item"), (named.user, named.item)):
+        notes.add(f"Users are read from the column {user!r}, items from {item!r}.")
+    roles = Roles(user, item, count, time, ())
+    unread = tuple(name for name in left if name not in (count, time))
+    return dataclasses.replace(roles, unread=unread)
+
+
+def looks_like_ratings(names: Iterable[str]) -> bool:
+    """True where columns have the names of users and of items, and none that of texts.
+
+    >>> looks_like_ratings(["userId", "movieId", "rating"]), looks_like_ratings(["user", "item", "text"])
+    (True, False)
+    """
+    names = list(names)
+    return any(map(_is_user, names)) and any(map(_is_item, names)) and not _spelt(names, TEXTS)
+
+
+def ratings_among(names: Iterable[str]) -> list[str]:
+    """The columns whose names are those of ratings."""
+    return _spelt(names, RATINGS)
+
+
+def counts_among(names: Iterable[str]) -> list[str]:
+    """The columns whose names are those of counts."""
+    return _spelt(names, COUNTS)
+
+
+def column_of(role: str, names: Sequence[str], where: object) -> str:
+    """The column of users, or of items, by its name.
+
+    >>> column_of("user", ["age", "userId"], "users.csv")
+    'userId'
+    """
+    is_one = {"user": _is_user, "item": _is_item}[role]
+    found = [role] if role in names else [name for name in names if is_one(name)]
+    if len(found) == 1:
+        return found[0]
+    got = f"{listed(found)} that may be it" if found else f"the columns {', '.join(names)}"
+    raise fail(where, f"the column {role}", got, "name it so in the first line")
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+def _letters(name: str) -> str:
+    """The letters and digits of a name, in small letters."""
+    return "".join(sign for sign in name.casefold() if sign.isalnum())
+
+
+def _spelt(names: Iterable[str], known: Sequence[str]) -> list[str]:
+    """The names that are known, in the order of what is known."""
+    return sorted((name for name in names if _letters(name) in known), key=lambda name: known.index(_letters(name)))
+
+
+def _is_user(name: str) -> bool:
+    return _letters(name).removesuffix("s") in _forms(OF_USERS, ONE_WORD["user"])
+
+
+def _is_item(name: str) -> bool:
+    return _letters(name).removesuffix("s") in _forms(OF_ITEMS, ONE_WORD["item"])
+
+
+def _forms(words: Sequence[str], more: Sequence[str]) -> set[str]:
+    return {*words, *(f"{word}id" for word in words), *more}
+
+
+def _named(name: str | None, role: str, names: Sequence[str], where: object) -> str:
+    """The column that the user has named; empty without one."""
+    if name is None:
+        return ""
+    if name not in names:
+        raise fail(where, f"the column {name!r} ({role})", "none", f"{GIVE} {role}=...; {nearest(name, names)}")
+    return name
+
+
+def _only(names: Sequence[str], is_one: Callable[[str], bool], role: str, where: object) -> str:
+    """The one column that may be this one; the exact name goes before others."""
+    if role in names:
+        return role
+    found = [name for name in names if is_one(name)]
+    if len(found) == 1:
+        return found[0]
+    got = f"{listed(found)} for {role}" if found else f"the columns {', '.join(names)}"
+    remedy = f"{GIVE} {role}=... to name it, one of {listed(names, 30)}"
+    raise fail(where, "the columns user and item", got, remedy)
+
+
+def _count_among(names: Sequence[str], named: Named, where: object) -> str:
+    """The column of counts, or of ratings under a least one; empty where a row is a thing that was taken."""
+    counts, ratings = _spelt(names, COUNTS), _spelt(names, RATINGS)
+    if named.least is not None and ratings:
+        return ratings[0]
+    if counts or not ratings:
+        return counts[0] if counts else ""
+    name = ratings[0]
+    remedy = (
+        f"{GIVE} least=4 to take what is rated 4 or more as taken, count={name!r} to take ratings as counts (whole "
+        f"numbers), or count='{NONE}' to take every row once, whatever its rating"
+    )
+    raise fail(where, f"to be told how the ratings in column {name!r} count", "nothing", remedy)

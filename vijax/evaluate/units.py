@@ -1,0 +1,43 @@
+"""The unit of a held-out score, as its own text says it: nats per word, row or step, or a measure of rankings."""
+
+from __future__ import annotations
+
+import re
+
+A_NAT = "A nat is a unit of log probability: one nat more makes what is seen 2.72 times as probable."
+OF_RANKINGS = (
+    "NDCG is 1 where all that was hidden of what a user took stands first among the recommended items, 0 where none "
+    "of it is among them; places further down count less."
+)
+_NUMBERS = re.compile(r"^\S+(?: ± \S+)? ")
+
+
+def unit_of(score: str) -> str:
+    """The words of a score, without its numbers and its parenthesis.
+
+    >>> unit_of("-1.0 ± 0.1 nats per row (20 rows)"), unit_of("0.333 ± 0.043 NDCG@20, recall@20 0.400 (6 users)")
+    ('nats per row', 'NDCG@20')
+    """
+    return _NUMBERS.sub("", score).partition(" (")[0].partition(",")[0]
+
+
+def is_of_rankings(unit: str) -> bool:
+    """True for a measure of rankings, which is no log probability."""
+    return unit.startswith("NDCG")
+
+
+def measured_by(unit: str) -> str:
+    """What a unit measures, in words.
+
+    >>> measured_by("nats per word"), measured_by("NDCG@20")
+    ('Document completion, nats per word', 'Ranking of hidden items, NDCG@20')
+    """
+    if is_of_rankings(unit):
+        return f"Ranking of hidden items, {unit}"
+    measure = "Document completion" if unit == "nats per word" else "Log predictive density"
+    return f"{measure}, {unit}"
+
+
+def meaning_of(unit: str) -> str:
+    """A sentence for readers who do not know the unit."""
+    return OF_RANKINGS if is_of_rankings(unit) else A_NAT
