@@ -130,10 +130,18 @@ def test_the_screen_aligns_words_left_and_numbers_right():
 
 def test_the_screen_shows_curves_at_some_places_where_their_band_is_known():
     x, unknown = np.arange(30.0), np.where(np.arange(30) < 10, np.nan, 0.0)
-    shown = blocks.Curves("C", "step", ["y"], x, [2 * x], [unknown], [unknown], "Note.")
-    assert blocks.text([shown]).splitlines()[1:3] == [
-        "  step  10  13  17  21  25  29",
-        "  y     20  26  34  42  50  58",
+    shown = blocks.Curves("C", "step", ["y"], x, [2 * x], [2 * x - 1 + unknown], [2 * x + 1 + unknown], "Note.")
+    assert blocks.text([shown]).splitlines()[1:] == [  # a forecast: its first steps
+        "  step    10  11  12  13  14  15  16  17",
+        "  y       20  22  24  26  28  30  32  34",
+        "    from  19  21  23  25  27  29  31  33",
+        "    to    21  23  25  27  29  31  33  35",
+        "  Note.",
+    ]
+    along = blocks.Curves("C", "step", ["y"], x, [2 * x], [2 * x - 1], [2 * x + 1], "Note.")
+    assert blocks.text([along]).splitlines()[1:3] == [
+        "  step     0   5  11  17  23  29",
+        "  y        0  10  22  34  46  58",
     ]
 
 
@@ -331,3 +339,28 @@ def test_years_have_no_thousands_separator_and_a_long_mark_keeps_its_minus():
         squeezed = re.search(r'textLength="([\d.]+)"', mark)
         width = float(squeezed[1]) if squeezed else svg.LETTER * len(mark.rsplit(">", 1)[1][:-1])
         assert right - width >= 0
+
+
+# --- what is cut -----------------------------------------------------------------------------------------------------
+def test_what_is_cut_is_said_and_the_file_has_all():
+    """Of 250 groups 100 are drawn; the note, the screen and the title of the figure say so, the file has 250."""
+    block = blocks.Intervals("x, by g", [f"g{i}" for i in range(250)], np.arange(250.0), np.ones(250), "Bars.", 8)
+    drawn = charts.card(blocks.from_json(blocks.to_json([block]))[0])
+    assert "The first 100 of 250 are drawn; the CSV file (tables/x_by_g.csv) has all." in drawn
+    assert drawn.count('class="mark mark-0"') == 100
+    ((name, text),) = exports.tables([block])
+    assert (name, len(text.splitlines())) == ("x_by_g", 251)
+    assert blocks.text([block], folder="tables/").splitlines()[-1] == "  ... and 242 more: tables/x_by_g.csv has all"
+    ((_, figure),) = figures.pictures([block])
+    assert figure.axes[0].get_title(loc="left").endswith("(the first 100 of 250)")
+    rows = blocks.Table("T", ["i"], [[i] for i in range(3000)], "Note.")
+    page = charts.card(rows)
+    assert "Note. The first 2,000 of 3,000 rows are shown; the CSV file (tables/t.csv) has all." in page
+    assert page.count("<tr>") == 2001
+    assert "are drawn" not in charts.card(blocks.Intervals("few", ["a"], [0.0], [1.0]))
+
+
+def test_points_that_are_left_out_are_said():
+    x = np.random.default_rng(1).normal(size=(3000, 2))
+    assert scatter("S", x, ["a", "b"], np.zeros(3000, int)).note == "Of 3,000 rows 1,500 are drawn, evenly spread."
+    assert scatter("S", x[:50], ["a", "b"], np.zeros(50, int)).note == ""

@@ -172,8 +172,8 @@ def legend_of(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, st
 
 LONGEST_NAME = 60
 LARGEST_IMAGE = 4096
-SHOWN = 6
-"""Places of curves on the screen."""
+SHOWN, SHOWN_AHEAD = 6, 8
+"""Places of curves on the screen, and steps of a forecast."""
 
 
 def classes_of(block: Scatter) -> dict[int, str]:
@@ -373,24 +373,26 @@ def _plain(value: Any) -> Any:
 
 
 # --- the screen ------------------------------------------------------------------------------------------------------
-def text(blocks: Iterable[Block], most: int = 40) -> str:
-    """The blocks that can be read without pictures; for long tables only the first rows."""
-    parts = [_text(block, most) for block in blocks]
+def text(blocks: Iterable[Block], most: int = 40, folder: str = "") -> str:
+    """The blocks that can be read without pictures; for long tables only the first rows, and the number of those left
+    out, whose files are in `folder`."""
+    parts = [_text(block, most, folder) for block in blocks]
     return printable("\n\n".join(part for part in parts if part))
 
 
-def _text(block: Block, most: int) -> str:
+def _text(block: Block, most: int, folder: str) -> str:
+    where = f": {folder}{file_name(block)}.csv has all" if folder else ""
     if isinstance(block, Table):
         note = f"\n  {block.note}" if block.note else ""
-        return f"{block.title}\n{_aligned(block.header, block.rows, most)}{note}"
+        return f"{block.title}\n{_aligned(block.header, block.rows, most, where)}{note}"
     if isinstance(block, Intervals) and block.most > 0:
         named = list(zip(block.labels, block.mean, block.deviation, strict=True))
-        return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most))}"
+        return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most), where)}"
     if isinstance(block, Curves):
         return f"{block.title}\n{_aligned(*_places(block), most)}\n  {block.note}"
     if isinstance(block, Heat) and len(block.columns) <= 12:
         rows = [[label, *row] for label, row in zip(block.rows, block.values, strict=True)]
-        return f"{block.title}\n{_aligned(['', *block.columns], rows, most)}"
+        return f"{block.title}\n{_aligned(['', *block.columns], rows, most, where)}"
     if isinstance(block, Topics):
         from vijax.topics.summary import topics_text
 
@@ -399,10 +401,16 @@ def _text(block: Block, most: int) -> str:
 
 
 def _places(block: Curves) -> tuple[list[str], list[list[Any]]]:
-    """Values at some of the places where the band is known."""
+    """Values, with their bands, at some of the places where the band is known: of a forecast the first ones, in which a
+    season is seen."""
     known = np.flatnonzero(np.isfinite(as_numbers(block.lowest)).all(axis=0))
-    at = known[np.unique(np.linspace(0, len(known) - 1, min(SHOWN, len(known))).astype(int))]
-    rows = [[name, *values[at]] for name, values in zip(block.names, as_numbers(block.values), strict=True)]
+    is_forecast = 0 < len(known) < len(block.x)
+    spread = np.unique(np.linspace(0, len(known) - 1, min(SHOWN, len(known))).astype(int))
+    at = known[:SHOWN_AHEAD] if is_forecast else known[spread]
+    parts = (as_numbers(part) for part in (block.values, block.lowest, block.highest))
+    rows = []
+    for name, values, low, high in zip(block.names, *parts, strict=True):
+        rows += [[name, *values[at]], ["  from", *low[at]], ["  to", *high[at]]]
     return [block.x_label, *map(number, as_numbers(block.x)[at])], rows
 
 
@@ -426,7 +434,7 @@ def cells(header: Sequence[str], row: Sequence[Any]) -> list[str]:
     return [number(cell, spread) for cell, spread in zip(row, spreads_of(header, row), strict=True)]
 
 
-def _aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int) -> str:
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int, where: str = "") -> str:
     shown = [cells(header, row) for row in rows[:most]]
     widths = [max(len(line[i]) for line in [list(header), *shown]) for i in range(len(header))]
     numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(header))]
@@ -435,5 +443,5 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int) ->
         padded = [c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, numeric, strict=True)]
         return "  " + "  ".join(padded).rstrip()
 
-    rest = [f"  ... and {len(rows) - most} more"] if len(rows) > most else []
+    rest = [f"  ... and {len(rows) - most:,} more{where}"] if len(rows) > most else []
     return "\n".join([line(header), *map(line, shown), *rest])

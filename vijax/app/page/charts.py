@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.page import blocks, exports
+from vijax.app.page.cuts import drawn_part
 from vijax.app.page.svg import (
     BOTTOM,
     HEIGHT,
@@ -42,7 +43,8 @@ def card(block: blocks.Block, *least: float) -> str:
     """A block as a card of the page, with its numbers as CSV; `least` as of `lines`."""
     files = list(exports.tables([block]))
     saved = "".join(_saved(name, text, name.removeprefix(files[0][0])) for name, text in files)
-    return framed(block.title, block.note, DRAWN[type(block)](block, *least), saved)
+    part = drawn_part(block)
+    return framed(part.title, part.note, DRAWN[type(part)](part, *least), saved)
 
 
 def framed(title: str, note: str, drawn: str, beside: str = "") -> str:
