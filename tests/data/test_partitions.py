@@ -150,6 +150,13 @@ def test_words_beside_texts_are_no_document(within, tmp_path):
     assert beside.get("lang", ["1", "1"]) == ["1", "1"]
 
 
+def test_texts_that_lie_beside_files_of_parquet_are_told_to_be_left_out(tmp_path):
+    fill(tmp_path, {"a.parquet": {"text": ["one word", "two words"]}, "b.txt": b"three", "vocabulary.txt": b"four"})
+    corpus = read(tmp_path, text=ALL)
+    assert corpus.num_documents == 2
+    assert "Files beside those of Parquet are not read: 'b.txt'." in corpus.notes
+
+
 def test_hidden_files_among_texts_are_left_out_and_counted(tmp_path):
     fill(tmp_path, {"a.txt": b"one word", "._a.txt": b"\0\5junk", "__MACOSX/._a.txt": b"\0", "_b.txt": b"two words"})
     corpus = read(tmp_path, text=ALL)

@@ -46,6 +46,11 @@ def is_index(name: str) -> bool:
     return INDEX.fullmatch(name) is not None
 
 
+def index_left_out(name: str) -> str:
+    """The note on the index of a data frame."""
+    return f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it read."
+
+
 def parts_of(names: Iterable[str], source: object) -> list[Part]:
     """The parts of a folder, in the order of their names, from the names of the files in it.
 

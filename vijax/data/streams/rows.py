@@ -240,12 +240,14 @@ def heads_of(source: str | Path) -> list[Head]:
     return [Head(part, kinds, counts, beside) for part in parts for kinds, counts in [from_parquet(part.file, _head)]]
 
 
-def number_columns(source: str | Path) -> tuple[str, ...]:
-    """The columns that are numbers in every file of a source, in the order of the first, without the index of a data
-    frame."""
+def number_columns(source: str | Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns that are numbers in every file of a source, in the order of the first; and those that are the index
+    of a data frame, which are not among them."""
     heads = heads_of(source)
     are_numbers = lambda name: all(name in head.kinds and head.kinds[name].dtype is not None for head in heads)
-    return tuple(name for name in heads[0].known if are_numbers(name) and not is_index(name))
+    known = heads[0].known
+    numbers = tuple(name for name in known if are_numbers(name) and not is_index(name))
+    return numbers, tuple(filter(is_index, known))
 
 
 def _head(file: Any) -> tuple[dict[str, Kind], list[int]]:

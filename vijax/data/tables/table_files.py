@@ -14,7 +14,7 @@ from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, kind_of, naming
 from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, values_of
-from vijax.data.reading.partitions import cells_of, is_index
+from vijax.data.reading.partitions import cells_of, index_left_out, is_index
 from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_parts
 from vijax.data.tables.columns import MISSING, FileColumns, column_of, name_of, not_numbers
 from vijax.data.tables.formats import USUAL, Dialect, load_arrays, read_delimited, read_sheet, with_points
@@ -207,7 +207,7 @@ def _alike(path: str | Path, tables: Sequence[Any], notes: Notes) -> list[str]:
     if other := next((table.column_names for table in tables if sorted(table.column_names) != sorted(names)), None):
         raise fail(path, f"the columns {listed(names)} in each file", listed(other), "write all files alike")
     for name in filter(is_index, names):
-        notes.add(f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it read.")
+        notes.add(index_left_out(name))
     return [name for name in names if not is_index(name)]
 
 

@@ -32,6 +32,11 @@ def _all_text_paths(folder: Path) -> list[Path]:
     return sorted(path for path in [*folder.rglob("*.txt"), *folder.rglob("*.txt.gz")] if not path.is_dir())
 
 
+def _is_text(path: Path) -> bool:
+    """True of texts, and not of words beside counts."""
+    return path.name != "vocabulary.txt" and not path.name.endswith(".vocab.txt")
+
+
 def _is_hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
@@ -94,6 +99,8 @@ def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = 
     parts = parquet_parts(path)
     if not parts:
         raise no_parquet(path)
+    if notes is not None and path.is_dir() and (others := [file.name for file in text_paths(path) if _is_text(file)]):
+        notes.add(f"Files beside those of Parquet are not read: {listed(others, 3)}.")
 
     def rows(columns: Sequence[str] | None) -> Iterator[tuple[str, int, dict[str, Any]]]:
         for part in parts:
