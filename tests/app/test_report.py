@@ -1,6 +1,7 @@
 """The page of a run: complete, self-contained, safe with any text."""
 
 import re
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -147,3 +148,20 @@ def test_sentences_in_a_table_break_their_lines():
     assert '<td>verdict</td><td class="sentence">aaa' in said
     assert '<td class="number">' in said
     assert ".sentence { white-space: normal" in (Path(charts.__file__).parents[1] / "report.css").read_text()
+
+
+def test_letters_that_a_font_lacks_are_said_once(monkeypatch, tmp_path):
+    from vijax.app.page import pages
+
+    def draw(folder, run, curves):
+        for letter in "कखग":
+            warnings.warn(f"Glyph {ord(letter)} missing from font(s) DejaVu Sans.", UserWarning, stacklevel=1)
+        warnings.warn("another", UserWarning, stacklevel=1)
+
+    monkeypatch.setattr(pages, "_write_pictures", draw)
+    with pytest.warns(UserWarning) as given:
+        pages._write_figures(tmp_path, None, None)
+    said = [str(each.message) for each in given]
+    assert said[0] == "another"
+    assert len(said) == 2
+    assert said[1].startswith("The pictures in the folder figures have boxes in the place of some letters")
