@@ -12,6 +12,7 @@ from vijax.app.explorer.embedded import Explored, documents_of
 from vijax.app.explorer.words import words_of
 from vijax.app.page import blocks, charts
 from vijax.app.page.blocks import Table, Topics
+from vijax.app.page.pages import one_word_on_letters
 from vijax.app.page.report import Report, render
 from vijax.app.page.svg import nice_ticks
 from vijax.evaluate.metrics import OF_A_BOUND, Curves
@@ -150,17 +151,11 @@ def test_sentences_in_a_table_break_their_lines():
     assert ".sentence { white-space: normal" in (Path(charts.__file__).parents[1] / "report.css").read_text()
 
 
-def test_letters_that_a_font_lacks_are_said_once(monkeypatch, tmp_path):
-    from vijax.app.page import pages
-
-    def draw(folder, run, curves):
+def test_letters_that_a_font_lacks_are_said_once():
+    with pytest.warns(UserWarning) as given, one_word_on_letters():
         for letter in "कखग":
             warnings.warn(f"Glyph {ord(letter)} missing from font(s) DejaVu Sans.", UserWarning, stacklevel=1)
         warnings.warn("another", UserWarning, stacklevel=1)
-
-    monkeypatch.setattr(pages, "_write_pictures", draw)
-    with pytest.warns(UserWarning) as given:
-        pages._write_figures(tmp_path, None, None)
     said = [str(each.message) for each in given]
     assert said[0] == "another"
     assert len(said) == 2

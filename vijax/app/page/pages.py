@@ -128,12 +128,17 @@ def _unfinished(run: Run) -> str:
 
 
 def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> None:
-    with _one_word_on_letters():
-        _write_pictures(folder, run, curves)
+    from vijax.app.page import figures
+    from vijax.evaluate import plots
+
+    shown = [("curves", plots.curves(curves, run.config.listing.per, _score_unit(run))), *figures.pictures(run.shown)]
+    with one_word_on_letters():
+        for name, figure in shown:
+            write_atomically(folder / f"{name}.png", functools.partial(figure.savefig, format="png"))
 
 
 @contextlib.contextmanager
-def _one_word_on_letters() -> Iterator[None]:
+def one_word_on_letters() -> Iterator[None]:
     """Matplotlib warns of each letter that its font lacks; one warning says it for all of them."""
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
@@ -145,17 +150,8 @@ def _one_word_on_letters() -> Iterator[None]:
         warnings.warn(
             "The pictures in the folder figures have boxes in the place of some letters, which the font of Matplotlib "
             "lacks. The page report.html has them all.",
-            stacklevel=2,
+            stacklevel=4,
         )
-
-
-def _write_pictures(folder: Path, run: Run, curves: metrics.Curves) -> None:
-    from vijax.app.page import figures
-    from vijax.evaluate import plots
-
-    shown = [("curves", plots.curves(curves, run.config.listing.per, _score_unit(run))), *figures.pictures(run.shown)]
-    for name, figure in shown:
-        write_atomically(folder / f"{name}.png", functools.partial(figure.savefig, format="png"))
 
 
 def _lead(run: Run) -> str:
