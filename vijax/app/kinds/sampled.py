@@ -17,7 +17,7 @@ from vijax.data.reading.checks import Notes
 from vijax.data.reading.partitions import index_left_out
 from vijax.data.reading.store import Block
 from vijax.data.streams.permutation import Permutation
-from vijax.data.streams.rows import SPLIT, Rows, number_columns, rows
+from vijax.data.streams.rows import SPLIT, Rows, heads_of, number_columns, rows_of
 from vijax.data.tables.table import Choice, Table, table_of
 
 
@@ -63,10 +63,11 @@ def sampled(config: Any, choice: Choice) -> Data | None:
       ConfigError: the table has more, and the model or its algorithm needs all of them.
     """
     given = config.data
-    numbers, index = number_columns(given.path) if choice.columns is None else ((), ())
+    heads = heads_of(given.path)
+    numbers, index = number_columns(heads) if choice.columns is None else ((), ())
     names = choice.columns or tuple(name for name in numbers if name not in (choice.target, choice.group))
     every = dict.fromkeys((*names, *([choice.target] if choice.target else [])))
-    table = rows(given.path, {name: name for name in every}, held_bytes=given.held_mb << 20)
+    table = rows_of(heads, {name: name for name in every}, given.held_mb << 20)
     if table.num_groups <= given.sample:
         return None
     _check(config, table.num_groups)

@@ -64,7 +64,7 @@ def parts_of(names: Iterable[str], source: object) -> list[Part]:
     >>> parts_of(["_SUCCESS", "year=2020/a.parquet", "year=2020/._a.parquet"], "folder")
     [Part(file='year=2020/a.parquet', values={'year': '2020'})]
     """
-    names = [name for name in names if name.endswith(ENDING) and not _is_hidden(name)]
+    names = [name for name in names if name.endswith(ENDING) and not is_hidden(name)]
     parts: list[Part] = []
     strays: list[str] = []
     for name in sorted(names):
@@ -88,7 +88,7 @@ def parts_of(names: Iterable[str], source: object) -> list[Part]:
 
 def strays_of(names: Iterable[str]) -> list[str]:
     """The Parquet files among these names that `parts_of` leaves out."""
-    return sorted(name for name in names if name.endswith(ENDING) and (_is_hidden(name) or _values_of(name) is None))
+    return sorted(name for name in names if name.endswith(ENDING) and (is_hidden(name) or _values_of(name) is None))
 
 
 def local_names(folder: Path) -> list[str]:
@@ -100,24 +100,28 @@ def local_names(folder: Path) -> list[str]:
     left = MOST_LOOKED_AT
     while waiting:
         within = waiting.pop()
-        is_part = _values_of(f"{within}/") is not None
         real = os.path.realpath(folder / within)
-        if real in seen or (left <= 0 and not is_part):  # a link can lead back
+        if real in seen or (left <= 0 and not is_part(within)):  # a link can lead back
             continue
         seen.add(real)
-        with contextlib.nullcontext() if is_part else contextlib.suppress(OSError), os.scandir(real) as entries:
+        with contextlib.nullcontext() if is_part(within) else contextlib.suppress(OSError), os.scandir(real) as entries:
             for entry in entries:
                 name = f"{within}/{entry.name}".removeprefix("/")
-                left -= not is_part
+                left -= not is_part(within)
                 if entry.is_dir():
-                    waiting += [] if _is_hidden(entry.name) else [name]
+                    waiting += [] if is_hidden(entry.name) else [name]
                 elif entry.name.endswith(ENDING):
                     found.append(name)
     return found
 
 
-def _is_hidden(name: str) -> bool:
-    """True where a part of a path begins with . or _; a column may begin with _."""
+def is_part(folder: str) -> bool:
+    """Tells whether the folders of a path all have a column and a value; the folder itself, "", does."""
+    return _values_of(f"{folder}/") is not None
+
+
+def is_hidden(name: str) -> bool:
+    """Tells whether a part of a path begins with . or _; a column may begin with _."""
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from vijax.data.reading.checks import DataError, fail, listed
 from vijax.data.reading.files import check_regular, kind_of, naming, parsing, read_text
-from vijax.data.reading.partitions import Part, local_names, parts_of, strays_of
+from vijax.data.reading.partitions import Part, is_hidden, is_part, local_names, parts_of, strays_of
 from vijax.extras import require_extra
 
 WAITS_S = (0.2, 1.0, 5.0)
@@ -95,10 +95,37 @@ def parquet_parts(source: str | Path) -> list[Part]:
             if path.endswith(".parquet") and not store.isdir(path):
                 return [Part(store.unstrip_protocol(path), {})]
             begin = f"{path.rstrip('/')}/"
-            names = [name.removeprefix(begin) for name in store.find(path) if name.startswith(begin)]
-            return [Part(store.unstrip_protocol(begin + part.file), part.values) for part in parts_of(names, source)]
+            parts = parts_of(_stored_names(store, begin), source)
+            return [Part(store.unstrip_protocol(begin + part.file), part.values) for part in parts]
 
     return retried(str(source), found_there)
+
+
+MOST_ASKED = 50
+"""Folders of a store, which are no parts, in which files are looked for: each is a request."""
+
+
+def _stored_names(store: Any, begin: str) -> list[str]:
+    """The paths of the Parquet files in a folder of a store, and in those within it; see `local_names`."""
+    found: list[str] = []
+    waiting = [""]
+    left = MOST_ASKED
+    while waiting:
+        within = waiting.pop()
+        left -= not is_part(within)
+        if left < 0 and not is_part(within):
+            continue
+        try:
+            entries = store.ls(f"{begin}{within}".rstrip("/"), detail=True)
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            name = entry["name"].rstrip("/").removeprefix(begin)
+            if entry["type"] == "directory":
+                waiting += [] if is_hidden(name) or name == within else [name]
+            elif name.endswith(".parquet"):
+                found.append(name)
+    return found
 
 
 def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
