@@ -86,6 +86,7 @@ def test_a_pattern_of_the_user_has_marks_and_leaves_markup():
     assert corpus.vocabulary == ("b", "ok", "गेहूँ")
     assert corpus.notes[0].startswith("The texts have HTML tags or entities, or addresses of the web or of e-mail, and")
     assert words_by(r"x(\d)")("x1 y2 x3") == ["1", "3"]
+    assert words_by("[^;]+")("one\n two;three") == ["one two", "three"]
     with pytest.raises(DataError, match=r"token_pattern: expected one group \(\.\.\.\) or none, got 2 in"):
         words_by("(a)(b)")
 
