@@ -139,6 +139,15 @@ def test_tables_of_every_kind_are_read_alike(library, tmp_path):
     np.testing.assert_array_equal(corpus.to_scipy().toarray(), [[4, 0], [0, 2]])
 
 
+def test_names_are_on_one_line(tmp_path):
+    corpus = read(written(tmp_path, 'user,item\na,"The\r\nsea"\nb,x\n'))
+    assert corpus.vocabulary == ("The sea", "x")
+    assert "Line breaks in names are read as blanks, as in 'The\\nsea'." in corpus.notes
+    assert read(corpus.save(tmp_path / "kept")).vocabulary == corpus.vocabulary
+    with pytest.raises(ValueError, match="column 'item': expected names that differ in more than line breaks"):
+        read({"user": ["a", "b"], "item": ["The\nsea", "The sea"]})
+
+
 def test_a_missing_user_in_memory_is_named():
     with pytest.raises(ValueError, match="column 'user': expected a name in every row, got a missing value in row 1"):
         read({"user": ["a", None], "item": ["x", "y"]})
