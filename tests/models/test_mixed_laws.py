@@ -20,12 +20,12 @@ def test_the_mean_of_a_response_is_that_of_its_draws(name):
     aux = {each: AUX[each] for each in law.aux}
     eta = np.array([-0.8, 0.3, 0.9])
     trials = np.float32(1.0)
-    number = 40_000
+    number = 8_000
     sample = jax.jit(jax.vmap(lambda key: law.of(aux, trials).sample(key, eta.astype(np.float32))))
     drawn = np.asarray(sample(jax.random.split(jax.random.key(0), number)), float)
     mean = law.mean({each: np.array([value]) for each, value in aux.items()}, eta[None])[0]
     error = drawn.std(0) / np.sqrt(number)
-    assert np.all(error < 0.04)
+    assert np.all(error < 0.06)
     np.testing.assert_array_less(np.abs(drawn.mean(0) - mean), 5 * error)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Literal
 
 import jax
@@ -156,7 +157,7 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
             return found
         steps = found.n_iter
         for _ in range(ROUNDS):
-            probs = by_row(lambda x, fit=found.fit: fit.locals(x, key=jax.random.key(0))["z"].probs, X)
+            probs = by_row(functools.partial(_classes_by, found.fit), X)
             known = moments(X, probs, weights, self.covariance_type, noise)
             if not is_lost(known, self._places()):
                 break
@@ -177,6 +178,11 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
 
     def _describe(self, bounds: np.ndarray) -> None:
         super()._describe(bounds / self.fit_.trace["num_groups"][-1])
+
+
+def _classes_by(fit: Any, rows: Any) -> Any:
+    """Probabilities of the components of rows."""
+    return fit.locals(rows, key=jax.random.key(0))["z"].probs
 
 
 @estimator

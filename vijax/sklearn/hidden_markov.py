@@ -94,14 +94,14 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
         sequences = in_sequences(X, lengths)
         self.places_ = None
         with enable_x64(True):
-            settings = (key_of(self.random_state), self.max_iter, self.tol * len(X) / len(sequences[0]), self.n_init)
-            found = self._found(X, sequences, settings)
+            key = key_of(self.random_state)
+            found = self._found(X, sequences, key)
             for _ in range(ROUNDS):
                 places = self._places_of(X, sequences, found.fit)
                 if places is None:
                     break
                 self.places_ = places
-                found = self._found(X, sequences, settings)  # of the same key: the states have the same numbers
+                found = self._found(X, sequences, key)  # of the same key: the states have the same numbers
             self.fit_ = found.fit
             self._describe()
         self.lower_bound_ = float(found.bounds[-1])
@@ -109,8 +109,11 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
         self.n_samples_seen_ = len(sequences[0])  # `partial_fit` goes on from here
         return self
 
-    def _found(self, X: np.ndarray, sequences: Any, settings: Any) -> Fitted:
-        return fit_rows(self._algorithm(X.shape[1]), sequences, *settings, {"prior": self._prior(X)}, least=1)
+    def _found(self, X: np.ndarray, sequences: Any, key: Any) -> Fitted:
+        tol = self.tol * len(X) / len(sequences[0])
+        hyper = {"prior": self._prior(X)}
+        alg = self._algorithm(X.shape[1])
+        return fit_rows(alg, sequences, key, self.max_iter, tol, self.n_init, hyper, least=1)
 
     def _places_of(self, X: np.ndarray, sequences: Any, fit: Any) -> np.ndarray | None:
         """Places near the states, where rounding hides the spread of one (see `vijax.models.emission.around`). A prior
