@@ -55,7 +55,7 @@ from vijax.models.structural.group_words import by_group
 from vijax.predict.questions import inferred_of_documents
 from vijax.topics.anchors import Anchored, anchor_words
 from vijax.topics.summary import typical_rows
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import by_value, remade_by
 from vijax.xla.compiler import step_jit
 
 OWN = 2.0, 8.0
@@ -296,7 +296,9 @@ def stm(
     if corpus.vocabulary is not None and made.form.documents is not None:
         documents = made.form.documents._replace(vocabulary=tuple(corpus.vocabulary))
         parts["form"] = dataclasses.replace(made.form, documents=documents)
-    return Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
+    one = Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
+    settings = prevalence, content, eta, content_eta, strength, start, estep, num_samples, seed
+    return remade_by(one, stm, num_topics, corpus, table, *settings)
 
 
 def _estep(num_topics: int) -> Any:
