@@ -161,6 +161,7 @@ LISTING = Listing(
     per="group",
     target=lambda settings: "real" if settings.response.name == "linear" else "binary",
     wants_group=True,
+    manner=lambda settings: "each" if settings.intercept else None,
     transform=transform,
     predicts="prediction",
     drawing=Drawing(draw, of_target=True),

@@ -102,9 +102,15 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
 
 
-LISTING = sequence_model(
-    Settings, describe, score, build=build, transform=transform, predicts="state", drawing=SEQUENCES
-)
+BY_STATE: dict[str, Any] = {
+    "build": build,
+    "transform": transform,
+    "predicts": "state",
+    "drawing": SEQUENCES,
+    "manner": emissions.manner,
+    "unseen": True,
+}
+LISTING = sequence_model(Settings, describe, score, **BY_STATE)
 
 
 # --- learnt weights at the top ---------------------------------------------------------------------------------------
@@ -115,9 +121,7 @@ HdpSettings = model_section(
     grow=grow("states", "num_states"),
     emission=section(EmissionConfig),
 )
-HDP = sequence_model(
-    HdpSettings, describe, score, build=build, transform=transform, predicts="state", drawing=SEQUENCES
-)
+HDP = sequence_model(HdpSettings, describe, score, **BY_STATE)
 
 
 # --- several chains --------------------------------------------------------------------------------------------------
@@ -180,5 +184,6 @@ FACTORIAL = sequence_model(
     factorial_score,
     transform=factorial_transform,
     predicts="state_of_chain",
+    manner=lambda settings: "each",
     drawing=SEQUENCES,
 )

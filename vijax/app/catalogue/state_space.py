@@ -133,5 +133,12 @@ def deviations(cov: np.ndarray) -> np.ndarray:
 
 
 LISTING = sequence_model(
-    Settings, describe, score, missing=True, transform=transform, predicts="expected", drawing=SEQUENCES
+    Settings,
+    describe,
+    score,
+    missing=True,
+    transform=transform,
+    predicts="expected",
+    drawing=SEQUENCES,
+    manner=lambda settings: "each",
 )

@@ -63,7 +63,7 @@ def in_blocks_of_sequences(read: Callable[[Any], Found], table: Table, data: Any
 
 def steps_of_rows(table: Table) -> np.ndarray:
     """The place of each row among the steps of all sequences, which `Table.sequences` has one after the other."""
-    return np.arange(table.num_rows) if table.groups is None else np.argsort(np.argsort(table.groups, kind="stable"))
+    return np.argsort(table.by_time())
 
 
 def of_local(local: str, name: str, arrange: Any = values) -> Callable[[Seen, Any, Tell], Found]:

@@ -55,8 +55,7 @@ def read_table(
     (150, 4)
     """
     choice, notes = choice or Choice(), Notes()
-    exact = () if choice.group is None else (choice.group,)
-    found = read_columns(source, seed, num_rows, dialect, sha256, exact, notes)
+    found = read_columns(source, seed, num_rows, dialect, sha256, choice.labels, notes)
     return table_of(found, choice, source, notes)
 
 
@@ -90,6 +89,19 @@ def read_columns(
             found = _reader(path)(path, dialect, exact, notes or Notes())
     found = found if isinstance(found, FileColumns) else FileColumns(found)
     return found.first(num_rows)
+
+
+def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
+    """The names of the columns of a source, of a text file from its header alone; None where they cannot be read."""
+    try:
+        if Path(source).suffix.lower() in (".csv", ".tsv", ".txt") and not is_url(source):
+            return read_delimited(Path(source).expanduser(), dialect)[0]
+        if is_parquet(source):
+            files = parquet_files(source)
+            return from_parquet(files[0], lambda file: file.schema_arrow).names if files else None
+        return list(read_columns(source, num_rows=1, dialect=dialect))
+    except (OSError, ValueError, ImportError):
+        return None  # whoever reads the data says what is wrong
 
 
 def is_parquet(source: str) -> bool:
