@@ -15,6 +15,7 @@ from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
 from vijax.app.page.blocks import Block, Course, Heat, Strips, Table
 from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
 from vijax.app.rows.forecasts import forecasts
+from vijax.app.rows.times import times_of
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import grow
 from vijax.app.settings.typed_toml import section, setting
@@ -88,7 +89,8 @@ def course(seen: Seen, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs
     more = f" The first {steps:,} steps." if steps < mask[chosen].sum() else ""
     some = f" The first {MOST_COLUMNS} columns." if len(seen.data.names) > MOST_COLUMNS else ""
     shown = values.T[:MOST_COLUMNS], paths[chosen, :steps], probs[chosen, :steps].T
-    return [Course(f"States of sequence {name}", columns, *shown, f"{note}{more}{some}")]
+    times = times_of(seen.data.train, chosen)
+    return [Course(f"States of sequence {name}", columns, *shown, f"{note}{more}{some}", times.label, times.at[:steps])]
 
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:

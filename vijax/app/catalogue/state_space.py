@@ -13,6 +13,7 @@ from vijax.app.kinds.tables import by_sequence, held_out_entries, padded_sequenc
 from vijax.app.page.blocks import Block, Heat, Lines, Table
 from vijax.app.rows.by_row import SEQUENCES, RowScore, checked, in_blocks_of_sequences, sequences
 from vijax.app.rows.forecasts import forecasts
+from vijax.app.rows.times import times_of
 from vijax.app.settings.options import model_section
 from vijax.app.settings.units import log_scales, units_of
 
@@ -81,7 +82,8 @@ def courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
     y, mask = (part[:1] for part in padded_sequences(seen.data.train))
     steps = int(mask.sum())
     value, cov = (part[0, :steps] for part in moments(seen.fit.locals((y, mask), key=seen.key)["x"]))
-    time, units = np.arange(steps), units_of(seen.data.train)
+    times, units = times_of(seen.data.train, 0), units_of(seen.data.train)
+    time = times.at
     note = "Smoothed, with two standard deviations of an observation."
     blocks: list[Block] = []
     for d, column in list(enumerate(seen.data.names[: len(loadings)]))[:MOST_COLUMNS]:
@@ -91,7 +93,7 @@ def courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
         shown = mean, mean - 2 * deviation, mean + 2 * deviation, y[0, :steps, d][there]
         mean, low, high, points = (part * units.deviation[d] + units.mean[d] for part in shown)
         title = f"{column}, first sequence"
-        blocks.append(Lines(title, "step", column, time, mean, low, high, time[there], points, note))
+        blocks.append(Lines(title, times.label, column, time, mean, low, high, time[there], points, note))
     return blocks
 
 

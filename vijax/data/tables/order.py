@@ -109,6 +109,15 @@ def _part(name: str) -> str:
     return next((part for part, names in PARTS.items() if _plain(name) in names), "")
 
 
+def is_called_a_time(name: str) -> bool:
+    """True where a column has the name of times, of steps or of a part of a date.
+
+    >>> is_called_a_time("Time (s)"), is_called_a_time("month"), is_called_a_time("animal")
+    (True, True, False)
+    """
+    return _plain(name) in CLOCKS | STEPS or bool(_part(name))
+
+
 def _sounds_of_time(name: str) -> bool:
     """True where a word of the name is one of time, as in visit_date."""
     words = {word.lower() for word in WORDS.findall(name)}

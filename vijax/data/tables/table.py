@@ -399,6 +399,9 @@ SIGNS = re.compile(r"[\s\u00a0]*(?:%|‰|€|\$|£|EUR|USD|kg|km|cm|mm|°C|°F)[
 LIKE_NUMBER = re.compile(r"[-+]?\d{1,3}(?:[ ,.'’\u00a0\u202f]?\d{3})*(?:[.,]\d+)?|[-+]?\d*[.,]?\d+")
 
 
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+")
+
+
 def hint_of(values: np.ndarray) -> str:
     """What to do about a column whose text would be numbers but for signs or commas in them; else empty.
 
@@ -417,7 +420,8 @@ def hint_of(values: np.ndarray) -> str:
     if place is None:
         return ""
     number = re.sub(r"[ '’\u00a0\u202f]", "", bare[place])
-    plain = number.replace(",", ".") if number.count(",") == 1 and "." not in number else number.replace(",", "")
+    is_decimal = number.count(",") == 1 and "." not in number and THOUSANDS.fullmatch(number) is None
+    plain = number.replace(",", "." if is_decimal else "")
     return f" Its cells look like numbers with signs: write {plain} for {cells[place]!r} to have it read."
 
 
