@@ -271,8 +271,8 @@ def _times(
     return () if found.timed is None else found.timed.order.columns
 
 
-LEAST_CELLS, LEAST_ROWS = 0.5, 0.6
-"""Shares of its cells with which a column is kept, and of the rows that are kept in the end."""
+MOST_MISSING, LEAST_ROWS = 1 / 3, 0.6
+"""The share of its cells that a column may lack, and that of the rows that are kept in the end."""
 
 
 def _with_cells(columns: list[Column], needed: list[Column], listing: Any) -> tuple[list[Column], np.ndarray]:
@@ -283,7 +283,7 @@ def _with_cells(columns: list[Column], needed: list[Column], listing: Any) -> tu
     if listing.in_time and not listing.unseen:
         columns = [c for c in columns if not c.missing]
         return columns, _lost([*columns, *needed])
-    columns = [c for c in columns if c.missing <= (1 - LEAST_CELLS) * c.number]
+    columns = [c for c in columns if c.missing <= MOST_MISSING * c.number]
     while len(columns) > 1 and _lost([*columns, *needed]).mean() > 1 - LEAST_ROWS:
         worst = max(columns, key=lambda c: c.missing)
         columns = [c for c in columns if c is not worst]
@@ -374,7 +374,7 @@ def _likeness(column: Column, found: list[Column]) -> float:
         score += 1.0
     if column in (found[0], found[-1]):
         score += 1.5
-    return score
+    return score - (2.0 if column.missing else 0.0)
 
 
 def _group(found: list[Column], is_named: bool) -> Column | None:

@@ -232,7 +232,8 @@ def describe_linear(seen: Seen) -> list[Block]:
     law, train = seen.model.likelihood(seen.fit.state.hyper, stats_of({})).name, seen.data.train
     name = (train.classes or ("", train.target))[1]
     scales = units_of(train).spread(np.std(train.x, axis=0))
-    weights = views.coefficients("Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name)
+    of = views.modelled(law, train.target, train.classes)
+    weights = views.coefficients("Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name, of)
     return [*weights, *confusion(seen), hyper_table(seen)]
 
 

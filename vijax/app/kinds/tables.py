@@ -120,7 +120,7 @@ def _load_noted(config: Any) -> Data:
     data = load_table(config)
     x, names = data.train.x, data.train.columns
     deviations = np.array([np.std(column[np.isfinite(column)]) if np.isfinite(column).any() else 0.0 for column in x.T])
-    notes = [*_notes_of_rows(config, data), *_notes_of_constants(data, deviations)]
+    notes = [*_notes_of_rows(config, data), *_notes_of_constants(data, deviations), *_notes_of_classes(data)]
     numbered = bool(np.all(np.isnan(x) | ((x >= 0) & ((x == np.floor(x)) | (x <= 1)))))  # counts, shares
     if config.data.standardise:
         notes.append(SCALED[config.data.standardise])
@@ -142,6 +142,14 @@ SCALED = {
     "centre": "Columns are brought to mean 0 for the fit (data.standardise), and priors are of that place; results are in "
     "the units of the data.",
 }
+
+
+def _notes_of_classes(data: Data) -> list[str]:
+    """A note on which of two classes is modelled."""
+    classes = data.train.classes
+    if classes is None:
+        return []
+    return [f"What is modelled of {data.train.target!r} is {classes[1]!r}, against {classes[0]!r}."]
 
 
 def _notes_of_constants(data: Data, deviations: np.ndarray) -> list[str]:
@@ -218,13 +226,21 @@ def _read(config: Any, path: str, like: Table | None) -> Table:
 
 def _dialect(given: TableData, like: Table | None) -> Dialect:
     """The way in which a file is written: of new rows, with the decimal sign that the training rows had."""
-    return dialect_of(given)
+    before: Any = None if like is None else like.decimal
+    return dialect_of(given)._replace(decimal_before=before)
 
 
-def _other(config: Any, data: Data, path: str, column: str | None) -> Table:
-    """The same columns of another table, on the scale of the run's."""
+def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
+    """The same columns of another table, a path or an object, on the scale of the run's."""
     check_no_column(column)
-    return _read(config, path, data.train)
+    if isinstance(path, str):
+        return _read(config, path, data.train)
+    like, notes = data.train, Notes()
+    choice = choice_of(config, like)
+    choice = choice if choice.in_time else choice._replace(drop=True)
+    found = _new_columns(config, like, path, choice, notes)
+    table = table_of(found, choice, "data", notes)
+    return table if like.scaling is None else table.standardised(like.scaling)
 
 
 def check_no_column(column: str | None, needed: str = "a table must have the columns") -> None:
@@ -348,6 +364,7 @@ def _keep(folder: Path, data: Data) -> None:
         "group_kind": table.group_kind,
         "order": None if table.timed is None else table.timed.order._asdict(),
         "scaling": scaling,
+        "decimal": table.decimal,
     }
     write_text(folder / COLUMNS, json.dumps(outline, ensure_ascii=False, indent=1) + "\n")
 
@@ -386,6 +403,7 @@ def _stand_in(outline: dict[str, Any]) -> Table:
         group_names=() if sizes is None else tuple(map(str, range(len(sizes)))),
         group_kind=outline.get("group_kind", "text"),
         timed=timed,
+        decimal=outline.get("decimal"),
         scaling=scaling,
     )
 

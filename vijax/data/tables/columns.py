@@ -27,16 +27,20 @@ class FileColumns(dict[str, np.ndarray]):
     Attributes:
       lines: the line on which each row ends; None where a file has no lines.
       numbers: the numbers of the rows in a file without lines, counted from 1; None for all rows in turn.
+      decimal: the decimal sign of a text file; None where no number of it has one.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], lines: Sequence[int] | None = None):
         super().__init__(columns)
         self.lines = lines
         self.numbers: Int[np.ndarray, " N"] | None = None
+        self.decimal: str | None = None
 
     def first(self, number: int | None) -> FileColumns:
         """The first rows."""
-        return FileColumns({name: values[:number] for name, values in self.items()}, self.lines)
+        part = FileColumns({name: values[:number] for name, values in self.items()}, self.lines)
+        part.decimal = self.decimal
+        return part
 
     def take(self, rows: Int[np.ndarray, " n"]) -> FileColumns:
         """Some of the rows, which keep their lines; of a file without lines their numbers."""
@@ -44,6 +48,7 @@ class FileColumns(dict[str, np.ndarray]):
         lines = None if self.lines is None else [self.lines[row] for row in rows]
         part = FileColumns({name: values[rows] for name, values in self.items()}, lines)
         part.numbers = self.numbers_of(size)[rows]
+        part.decimal = self.decimal
         return part
 
     def numbers_of(self, size: int) -> Int[np.ndarray, " N"]:

@@ -62,6 +62,7 @@ class Table:
       group_kind: what the names of groups are, numbers or text, in the training rows.
       timed: the rows by their order in time; None where they are in that of the table.
       scaling: means and deviations by which x was standardised, or None.
+      decimal: the decimal sign of the file, where it is a text file and has one.
       notes: remarks for the user, such as on columns that are left out.
       origin: the file, and the places of the rows in it; None for a table in memory.
     """
@@ -77,6 +78,7 @@ class Table:
     group_kind: LabelKind = "text"
     timed: Timed | None = None
     scaling: Scaling | None = None
+    decimal: str | None = None
     notes: tuple[str, ...] = ()
     origin: Origin | None = None
 
@@ -244,6 +246,7 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
         group_names=names,
         group_kind=group_kind,
         timed=in_time.timed,
+        decimal=getattr(found, "decimal", None),
         notes=notes.texts(),
         origin=origin_of(found, where),
     )

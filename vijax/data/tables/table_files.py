@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, kind_of, naming
 from vijax.data.reading.store import from_parquet, is_address, parquet_files
-from vijax.data.tables.columns import MISSING, FileColumns, column_of, name_of, not_numbers
-from vijax.data.tables.formats import USUAL, Dialect, load_arrays, read_delimited, read_sheet, with_points
+from vijax.data.tables.columns import CODES, MISSING, FileColumns, column_of, name_of, not_numbers
+from vijax.data.tables.formats import USUAL, Dialect, load_arrays, read_delimited, read_sheet, sign_of, with_points
 from vijax.data.tables.synthetic_tables import GENERATORS
 from vijax.data.tables.table import Choice, Columns, Table, table_of
 from vijax.extras import require_extra
@@ -134,7 +134,10 @@ def _bundled(source: str, name: str) -> Columns:
 
 def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
     header, rows, separator = read_delimited(path, dialect, notes)
-    commas = dialect.decimal == "," or (dialect.decimal is None and separator != ",")
+    decimal_sign = dialect.decimal
+    if decimal_sign is None and separator != ",":
+        decimal_sign = dialect.decimal_before
+    commas = decimal_sign == "," or (decimal_sign is None and separator != ",")
     _check_header(with_points(header, None, f"{path}:1")[0] if commas else header, f"{path}:1", notes)
     cells: list[list[str]] = []
     lines: list[int] = []
@@ -146,14 +149,26 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     columns = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
     changed: dict[str, str] = {}
     for name in [name for name in columns if commas and name not in exact]:
-        columns[name], cell = with_points(columns[name], dialect.decimal, f"{path}, column {name!r}")
+        columns[name], cell = with_points(columns[name], decimal_sign, f"{path}, column {name!r}")
         changed |= {name: cell} if cell else {}
-    if changed and dialect.decimal is None:
+    if changed and decimal_sign is None:
         cell = next(iter(changed.values()))
         said = f"In {listed(changed)} commas stand before decimals, as in {cell!r}, and points between thousands."
         notes.add(f"{said} If not, set decimal.")
+    _say_codes(columns, exact, notes)
     found = {name: np.array(c, object) if name in exact else column_of(c) for name, c in columns.items()}
-    return FileColumns(found, lines)
+    table = FileColumns(found, lines)
+    table.decimal = decimal_sign or ("," if changed else sign_of(columns.values()))
+    return table
+
+
+def _say_codes(columns: Mapping[str, Sequence[str]], exact: Container[str], notes: Notes) -> None:
+    """Notes cells of columns of numbers that stand for a missing value by a sign of their own, such as a point."""
+    for name, cells in columns.items():
+        codes = [cell for cell in cells if cell.lower() in CODES]
+        if not codes or name in exact or not_numbers(np.array(cells, object)).any():
+            continue
+        notes.add(f"In {name!r} {codes[0]!r} stands for a missing value ({len(codes):,} cells).")
 
 
 def _check_header(header: list[str], where: str, notes: Notes) -> None:
