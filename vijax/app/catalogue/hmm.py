@@ -61,6 +61,7 @@ def describe(seen: Seen) -> list[Block]:
     y, mask = padded_sequences(seen.data.train)
     z = seen.fit.locals((y, mask), key=seen.key)["z"]
     paths = np.where(mask, np.asarray(likeliest_paths(z)), -1)
+    drawn = mask & np.isfinite(y).all(axis=-1)  # steps that were seen
     size = seen.settings.num_states
     share = np.bincount(paths[mask], minlength=size) / mask.sum()
     transition = np.asarray(seen.point("transition"), float)
@@ -75,7 +76,7 @@ def describe(seen: Seen) -> list[Block]:
         *course(seen, y, mask, paths, np.asarray(z.probs)),
         *forecasts(seen),
         Strips("Likeliest paths", names[:MOST_SHOWN], paths[:MOST_SHOWN], "Viterbi; a colour a state."),
-        emissions.picture("Steps by state", name, seen, y[mask], columns, paths[mask], share),
+        emissions.picture("Steps by state", name, seen, y[drawn], columns, paths[drawn], share),
     ]
 
 

@@ -162,19 +162,13 @@ def _notes_of_constants(data: Data, deviations: np.ndarray) -> list[str]:
 
 
 def _notes_of_rows(config: Any, data: Data) -> list[str]:
-    """Notes on models of sequences: that all rows are one, that steps are unseen."""
+    """Notes on models of sequences: that all rows are one, that missing cells stay."""
     listing, notes = config.listing, []
     if listing.in_time and data.train.groups is None:
         notes.append("All rows are one sequence; data.group names the column of sequences where there are several.")
     if listing.in_time and config.data.missing == "drop":
-        lacking = [np.isnan(part.x).any(axis=1) for part in data.parts]
-        steps, cells = sum(int(part.sum()) for part in lacking), sum(int(np.isnan(part.x).sum()) for part in data.parts)
-        if steps and listing.unseen:
-            notes.append(
-                f"{steps:,} steps lack {cells:,} cells and count as not seen (data.missing): they stay in their "
-                "sequences, and no cell of them is read."
-            )
-        elif steps:
+        cells = sum(int(np.isnan(part.x).sum()) for part in data.parts)
+        if cells and listing.missing:
             notes.append(f"{cells:,} missing cells stay, for {listing.name} has a law for them (data.missing).")
     return notes
 
@@ -206,6 +200,7 @@ def choice_of(config: Any, like: Table | None) -> Choice:
         in_time=listing.in_time,
         order=order,
         drop=drop,
+        unseen=drop and listing.unseen,
     )
 
 
@@ -437,7 +432,23 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
         found, places = _whole_rows(found, choice, where, notes)
     table = table_of(found, choice, where, notes)
     table = table if like.scaling is None else table.standardised(like.scaling)
-    return New(table, beside, table.notes, places)
+    return New(table, beside, (*table.notes, *_notes_of_new_groups(config, like, table)), places)
+
+
+def _notes_of_new_groups(config: Any, like: Table, table: Table) -> list[str]:
+    """A note on rows of groups that training has not seen, where a model knows its groups."""
+    if not (config.listing.needs_rows and config.listing.wants_group and table.groups is not None):
+        return []
+    seen = frozenset(like.group_names)
+    is_new = np.array([name not in seen for name in table.group_names], bool)
+    names = [name for name, new in zip(table.group_names, is_new, strict=True) if new]
+    if not names:
+        return []
+    rows = int(is_new[table.groups].sum())
+    return [
+        f"{rows:,} rows are of {len(names):,} groups that training has not seen, {listed(names, 5)}: they are predicted "
+        "by the population."
+    ]
 
 
 def _is_matrix(source: Any) -> bool:

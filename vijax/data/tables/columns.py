@@ -248,9 +248,11 @@ def _is_none(value: object) -> bool:
 
 def _of_matrix(source: Any, names: Sequence[str]) -> Columns:
     array = np.asarray(source)
-    if array.ndim != 2 or array.dtype.kind not in "iufb":
+    if array.ndim != 2 or array.dtype.kind not in "iufbO":
         got = f"{type(source).__name__} of shape {array.shape}" if array.ndim else type(source).__name__
         raise fail("data", EXPECTED, got, "convert it to one of these")
     if array.shape[1] != len(names):
         raise fail("data", f"a matrix of {len(names)} columns", f"{array.shape[1]}", "give the columns of the run")
+    if array.dtype.kind == "O":  # numbers of several types, or text that some of them are
+        return {name: _column(column) for name, column in zip(names, array.T, strict=True)}
     return dict(zip(names, array.astype(float).T, strict=True))

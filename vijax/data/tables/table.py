@@ -175,6 +175,7 @@ class Choice(NamedTuple):
       order: the columns that order them, or what was found of these on the training rows; () takes the rows as they lie,
         None finds the columns.
       drop: whether rows with missing cells are left out, where x may have none.
+      unseen: whether rows with missing cells stay as steps that were not seen, of which no cell is read.
     """
 
     columns: tuple[str, ...] | None = None
@@ -187,6 +188,7 @@ class Choice(NamedTuple):
     in_time: bool = False
     order: Order | tuple[str, ...] | None = None
     drop: bool = False
+    unseen: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -232,6 +234,8 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
             return table_of(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
     x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
     _check_values(x, columns, choice, where, at)
+    if choice.unseen:
+        x = _without_unseen(x, notes)
     target = None if choice.target is None else _target(found[choice.target], choice, where, at)
     if choice.in_time and not isinstance(choice.order, Order):
         say_order(in_time, groups, columns, notes)
@@ -326,6 +330,19 @@ def _with_names(found: Columns, choice: Choice, where: str, notes: Notes) -> Col
             notes.add(f"{count:,} rows without a {name!r} are left out (data.missing), the first in {first}.")
             found = some_rows(found, np.flatnonzero(~missing))
     return found
+
+
+def _without_unseen(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarray, "N D"]:
+    """The rows, with no cell of those that lack one."""
+    lacking = np.isnan(x).any(axis=1)
+    if not lacking.any():
+        return x
+    cells = int(np.isnan(x).sum())
+    notes.add(
+        f"{int(lacking.sum()):,} of {len(x):,} steps lack {cells:,} cells and count as not seen (data.missing): they stay "
+        "in their sequences, and none of their cells is read."
+    )
+    return np.where(lacking[:, None], np.nan, x)
 
 
 MOST_ROWS_NAMED = 5
@@ -443,8 +460,8 @@ def _numbers(values: np.ndarray, name: str, where: str, at: RowName) -> Float[np
 
 
 STEPS_UNSEEN = (
-    "do not remove rows, which would join the steps before and after; fit a model that takes missing values, arhmm, slds "
-    "or state_space"
+    "do not remove rows, which would join the steps before and after; with --set data.missing=drop hmm and hdp_hmm take "
+    "such a step as one that was not seen; arhmm, slds and state_space take missing values as they are"
 )
 """What to do about missing values of steps in time."""
 
