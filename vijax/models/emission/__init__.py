@@ -15,6 +15,7 @@ from vijax.models.emission.gaussian import (
     tied_gaussian,
     unit_gaussian,
 )
+from vijax.models.emission.placed import placed
 
 __all__ = [
     "bernoulli",
@@ -22,6 +23,7 @@ __all__ = [
     "categorical",
     "diagonal_gaussian",
     "full_gaussian",
+    "placed",
     "poisson",
     "spherical_gaussian",
     "tied_gaussian",

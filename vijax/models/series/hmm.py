@@ -44,6 +44,9 @@ def hmm(
 ) -> Model:
     """A hidden Markov model with K = `emission.num_components` states.
 
+    Priors of Gaussian emissions are about zero and of scale one: for other columns make the emission by
+    `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
+
     Args:
       emission: the observation model of the states (`vijax.models.emission`).
       initial_concentration: concentration of the Dirichlet prior of the first state.
