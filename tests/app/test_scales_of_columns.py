@@ -20,7 +20,9 @@ TEMPERATURE = np.where(STATE, 37.9, 36.9) + np.where(STATE, 0.23, 0.2) * RNG.nor
 
 
 def fitted(name, model, *settings):
-    assert main(["fit", model, "--data", "t.csv", "--out", name, "--set", "held_out=0", "fit.restarts=1", *settings]) == 0
+    assert (
+        main(["fit", model, "--data", "t.csv", "--out", name, "--set", "held_out=0", "fit.restarts=1", *settings]) == 0
+    )
     return {block.title: block for block in read_run(Path(name)).shown}
 
 
@@ -50,7 +52,8 @@ def test_a_forecast_is_in_the_units_of_the_data(tmp_path, monkeypatch, capsys):
         csv.writer(file).writerows([["time", "value"], *zip(2000 + np.arange(80) / 4, season.round(2), strict=True)])
     shown = fitted("run", "state_space", "num_states=2", "fit.num_epochs=60")
     (row,) = shown["Columns"].rows
-    assert row[1] == pytest.approx(5000, abs=30) and 3 < row[2] < 15
+    assert row[1] == pytest.approx(5000, abs=30)
+    assert 3 < row[2] < 15
     capsys.readouterr()
     assert main(["predict", "run", "--steps", "4", "--draws", "400"]) == 0
     found = list(csv.DictReader(capsys.readouterr().out.splitlines()))

@@ -53,7 +53,7 @@ def test_times_are_not_modelled_and_order_the_rows(model, tmp_path):
     given = ["data.group=animal", "data.held_out=0", *(["model.image=[]"] if model == "dynamic_svae" else [])]
     data = load_data(load_config(model, given, str(tmp_path / "t.csv")))
     assert data.train.columns == ("x", "y")
-    found = {name: part for name, part in zip(data.train.group_names, data.train.sequences(), strict=True)}
+    found = dict(zip(data.train.group_names, data.train.sequences(), strict=True))
     scale = data.train.scaling
     x = (np.array([row[2] for row in tracks()]) - scale.mean[0]) / scale.deviation[0]
     np.testing.assert_allclose(np.concatenate([found[name][:, 0] for name in "abc"]), x)
@@ -104,7 +104,7 @@ def test_one_series_needs_no_column_of_groups(tmp_path, monkeypatch, capsys):
     data = load_data(config)
     assert data.train.columns == ("value",)
     assert any("All rows are one sequence" in note for note in data.train.notes)
-    with pytest.raises(ConfigError, match="hold none out: data.held_out=0"):
+    with pytest.raises(ConfigError, match=r"hold none out: data.held_out=0"):
         load_config("state_space", ["data.held_out=0.2"], "one.csv")
     write("g.csv", [("u", i, 0.1 * i) for i in range(9)], "sequence,step,value")
     assert load_config("state_space", [], "g.csv").data.group == "sequence"

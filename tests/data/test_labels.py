@@ -48,7 +48,8 @@ def test_missing_values_of_libraries_are_missing():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"n": pandas.array([1, None], "Int64"), "t": pandas.array(["a", None], "string")})
     found = columns_of(frame)
-    assert np.isnan(found["n"][1]) and found["t"].tolist() == ["a", ""]
+    assert np.isnan(found["n"][1])
+    assert found["t"].tolist() == ["a", ""]
     found = columns_of(frame[["n"]].to_numpy(), ["n"])
     assert np.isnan(found["n"][1])
 
@@ -68,4 +69,5 @@ def test_classes_are_those_of_training(tmp_path):
 
 def test_columns_that_are_carried_through_are_not_retyped():
     found = columns_of({"id": ["007", "12"], "x": ["1", "2"]}, exact=["id"])
-    assert found["id"].tolist() == ["007", "12"] and found["x"].tolist() == [1.0, 2.0]
+    assert found["id"].tolist() == ["007", "12"]
+    assert found["x"].tolist() == [1.0, 2.0]

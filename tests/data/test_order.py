@@ -32,7 +32,10 @@ CLOCKS = {
     "dates with the month first": {"d": text(f"03/{i + 1:02d}/2024" for i in range(24))},
     "quarters": {"q": text(f"{2000 + i // 4}Q{i % 4 + 1}" for i in range(24))},
     "year and month": {"year": np.repeat([2010.0, 2011.0], 12), "month": np.tile(np.arange(1.0, 13.0), 2)},
-    "year and name of month": {"year": np.repeat([2010.0, 2011.0], 12), "month": text([m[:3] for m in dates.MONTHS] * 2)},
+    "year and name of month": {
+        "year": np.repeat([2010.0, 2011.0], 12),
+        "month": text([m[:3] for m in dates.MONTHS] * 2),
+    },
     "day and time of day": {"day": np.repeat([3.0, 4.0], 12), "time": np.r_[12:24, 0:12].astype(float)},
     "date and hour": {"date": text(["2024-05-31"] * 12 + ["2024-06-01"] * 12), "hour": np.tile(np.arange(12.0), 2)},
     "a serial number": {"nr": np.arange(1.0, 25.0)},
@@ -93,7 +96,10 @@ def test_groups_are_ordered_each_by_itself_and_split_with_their_times():
     for i, name in enumerate("abc"):
         np.testing.assert_array_equal(found[name], X[8 * i : 8 * i + 8])
     for part in split_table(table, 0.34, 0, "groups"):
-        assert all(np.array_equal(one[:, 0], found[name]) for name, one in zip(part.group_names, part.sequences()))
+        assert all(
+            np.array_equal(one[:, 0], found[name])
+            for name, one in zip(part.group_names, part.sequences(), strict=False)
+        )
 
 
 def test_a_time_that_is_named_is_modelled_and_orders_rows():
@@ -101,7 +107,8 @@ def test_a_time_that_is_named_is_modelled_and_orders_rows():
     table = table_of(columns, Choice(columns=("time", "x"), in_time=True), "f.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], np.arange(24.0))
     table = table_of(columns, Choice(in_time=True, order=()), "f.csv")
-    assert table.columns == ("time", "x") and table.timed is None
+    assert table.columns == ("time", "x")
+    assert table.timed is None
 
 
 def test_times_that_rows_of_a_group_share_are_refused_with_remedies_that_work():
@@ -136,7 +143,10 @@ def test_two_orders_that_disagree_are_refused():
     ("time", "said"),
     [
         (np.r_[0:12, 20:32].astype(float), "unequal, from 1 to 9, 1 of 23 other than 1"),
-        (text(f"2024-{m:02d}-{d:02d}" for m in (1, 3) for d in range(1, 13)), "from 1 to 49 days, 1 of 23 other than 1"),
+        (
+            text(f"2024-{m:02d}-{d:02d}" for m in (1, 3) for d in range(1, 13)),
+            "from 1 to 49 days, 1 of 23 other than 1",
+        ),
         (months(24), ""),  # of 28 to 31 days
         (0.1 * np.arange(24), ""),
     ],

@@ -237,9 +237,11 @@ def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) 
 
 
 UNITS = frozenset(
-    "sequence series group subject animal patient person participant user unit device sensor station site case track run "
-    "trial session".split()
-)
+    {
+        "sequence", "series", "group", "subject", "animal", "patient", "person", "participant", "user", "unit",
+        "device", "sensor", "station", "site", "case", "track", "run", "trial", "session",
+    }
+)  # fmt: skip
 """Words that columns of sequences are called by."""
 
 
@@ -323,10 +325,13 @@ def _of_formula(found: list[Column], facts: list[str], data: str, said: Mapping[
 
 
 TARGETS = frozenset(
-    "target label labels class classes y outcome response result churn churned default defaulted survived survival died "
-    "dead death diagnosis disease fraud spam converted conversion success failure event subscribed attrition exited left "
-    "admitted approved readmitted recovered positive ziel klasse zielvariable".split()
-)
+    {
+        "target", "label", "labels", "class", "classes", "y", "outcome", "response", "result", "churn", "churned",
+        "default", "defaulted", "survived", "survival", "died", "dead", "death", "diagnosis", "disease", "fraud",
+        "spam", "converted", "conversion", "success", "failure", "event", "subscribed", "attrition", "exited", "left",
+        "admitted", "approved", "readmitted", "recovered", "positive", "ziel", "klasse", "zielvariable",
+    }
+)  # fmt: skip
 """Words that columns to predict are called by."""
 YES = frozenset(["yes", "true", "y", "t", "ja", "oui", "si", "sí", "1", "positive", "pos"])
 
@@ -407,9 +412,10 @@ def _networks(columns: list[Column], known: Mapping[str, Any]) -> dict[str, Any]
 
 OF_EMISSIONS = ("location", "strength", "variance", "degrees", "shape", "rate", "alpha", "beta", "eta")
 WITHOUT = frozenset(
-    ["model.image", "model.observed.threshold", "model.observed.sd"]
-    + [f"model.emission.{name}" for name in OF_EMISSIONS]
-)
+    {
+        "model.image", "model.observed.threshold", "model.observed.sd", "model.emission.{name}",
+    }
+)  # fmt: skip
 """Settings that belong to the data on which a configuration is tried."""
 
 

@@ -146,8 +146,8 @@ class Listing:
       wants_group: True where the model uses a column of groups.
       in_time: True where rows are steps in time, so that a column which numbers or dates them orders them.
       unseen: True where steps with missing cells may stand as ones that were not seen.
-      manner: [model] -> how columns are standardised unless `data.standardise` says it, for priors of one place and scale;
-        None for models that are to read columns as they are.
+      manner: [model] -> how columns are standardised unless `data.standardise` says it, for priors of one place and
+        scale; None for models that are to read columns as they are.
       transform: (`Seen`, data as of `New`, `Tell`) -> the results for each row; None without results for single rows.
       predicts: the entry of these results that is the prediction; empty without one.
       no_transform: the remedy where there is no `transform`.

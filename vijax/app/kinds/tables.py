@@ -137,10 +137,10 @@ def _load_noted(config: Any) -> Data:
 SCALED = {
     True: "Columns are brought to mean 0 and deviation 1 for the fit (data.standardise), and priors are of that scale; "
     "results are in the units of the data.",
-    "together": "Columns are brought to mean 0 and, by one number for all, to deviation 1 for the fit (data.standardise), "
-    "and priors are of that scale; results are in the units of the data.",
-    "centre": "Columns are brought to mean 0 for the fit (data.standardise), and priors are of that place; results are in "
-    "the units of the data.",
+    "together": "Columns are brought to mean 0 and, by one number for all, to deviation 1 for the fit "
+    "(data.standardise), and priors are of that scale; results are in the units of the data.",
+    "centre": "Columns are brought to mean 0 for the fit (data.standardise), and priors are of that place; results are "
+    "in the units of the data.",
 }
 
 
@@ -338,8 +338,8 @@ def _check_in_time(config: Any, entries: Mapping[str, Entry]) -> None:
     if given.missing == "drop" and listing.in_time and not (listing.missing or listing.unseen):
         origin = entries["data.missing"].origin
         raise ConfigError(
-            f"{origin}: data.missing: to leave a row out would join the steps before and after it; fit a model that takes "
-            "missing values: hmm (with data.missing=drop a step unseen), arhmm, slds or state_space"
+            f"{origin}: data.missing: to leave a row out would join the steps before and after it; fit a model that "
+            "takes missing values: hmm (with data.missing=drop a step unseen), arhmm, slds or state_space"
         )
 
 
@@ -386,7 +386,9 @@ def _stand_in(outline: dict[str, Any]) -> Table:
         raise ValueError("sizes that do not go together")
     first, second = outline["classes"] or (None, None)
     order = outline.get("order")
-    timed = None if order is None else Timed(Order(*(tuple(order[key]) for key in Order._fields)), np.arange(rows), None)
+    timed = (
+        None if order is None else Timed(Order(*(tuple(order[key]) for key in Order._fields)), np.arange(rows), None)
+    )
     return Table(
         columns=columns,
         x=np.zeros((rows, len(columns))),
@@ -446,8 +448,8 @@ def _notes_of_new_groups(config: Any, like: Table, table: Table) -> list[str]:
         return []
     rows = int(is_new[table.groups].sum())
     return [
-        f"{rows:,} rows are of {len(names):,} groups that training has not seen, {listed(names, 5)}: they are predicted "
-        "by the population."
+        f"{rows:,} rows are of {len(names):,} groups that training has not seen, {listed(names, 5)}: they are "
+        "predicted by the population."
     ]
 
 

@@ -109,7 +109,14 @@ NORMAL = 1.959964
 
 
 def coefficients(
-    title: str, names: Sequence[str], mean: Any, deviation: Any, scales: Any, law: str = "", target: str = "", of: str = ""
+    title: str,
+    names: Sequence[str],
+    mean: Any,
+    deviation: Any,
+    scales: Any,
+    law: str = "",
+    target: str = "",
+    of: str = "",
 ) -> list[Block]:
     """A picture of coefficients, and a table: intervals, ratios where the likelihood has such, and the effect of one
     standard deviation of each column (`scales`; an intercept has none). `of` is what they add to (see `modelled`)."""

@@ -39,4 +39,6 @@ def forecasts(seen: Seen, data: Any = None, is_scaled: bool = True) -> list[Bloc
     times = times_of(seen.data.train, chosen)
     x = times.with_ahead(AHEAD)[steps - len(before) :]
     note = f"The last steps, then means of the next {AHEAD}, with {100 * LEVEL:.0f} % of what the model expects."
-    return [Curves(f"Forecasts of sequence {name}", times.label, seen.data.names[:MOST_COLUMNS], x, mean, low, high, note)]
+    return [
+        Curves(f"Forecasts of sequence {name}", times.label, seen.data.names[:MOST_COLUMNS], x, mean, low, high, note)
+    ]

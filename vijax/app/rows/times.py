@@ -93,7 +93,9 @@ def _month_days(months: np.ndarray, step: float, ahead: np.ndarray, last: np.nda
     """The first, or last, days of the months to come, as `last` are those of theirs."""
     coming = (months[:, None] + step * ahead).reshape(-1).astype(int) - 12 * 1970
     days = coming.astype("datetime64[M]").astype("datetime64[D]")
-    is_first = float(last[0]) == float(np.datetime64(int(months[0]) - 12 * 1970, "M").astype("datetime64[s]").astype(int))
+    is_first = float(last[0]) == float(
+        np.datetime64(int(months[0]) - 12 * 1970, "M").astype("datetime64[s]").astype(int)
+    )
     if not is_first:
         days = (coming + 1).astype("datetime64[M]").astype("datetime64[D]") - 1
     return [str(day) for day in days]

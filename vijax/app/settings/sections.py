@@ -137,8 +137,8 @@ class TableData:
     held_mb: int = setting(256, "megabytes of rows that are held while they are read by parts", whole())
     standardise: bool | Literal["together", "centre"] | None = setting(
         None,
-        "bring columns (not the target) to mean 0 and deviation 1 in training rows; together: by one deviation for all; "
-        "centre: to mean 0; unset: as the model's priors need it. Results are in the units of the data",
+        "bring columns (not the target) to mean 0 and deviation 1 in training rows; together: by one deviation for "
+        "all; centre: to mean 0; unset: as the model's priors need it. Results are in the units of the data",
     )
     held_out: float = setting(0.1, "share kept out of training, for the score", inside("[0, 1)"))
     hold_out: Literal["rows", "entries"] = setting(

@@ -67,12 +67,23 @@ class Found(NamedTuple):
 
 # --- names -----------------------------------------------------------------------------------------------------------
 CLOCKS = frozenset(
-    "time times date dates datetime timestamp when zeit datum zeitpunkt temps fecha tiempo data_ora".split()
-)
+    {
+        "time", "times", "date", "dates", "datetime", "timestamp", "when", "zeit", "datum", "zeitpunkt", "temps",
+        "fecha", "tiempo",
+    }
+)  # fmt: skip
 """Names of columns that hold nothing but times, whatever their numbers are."""
-STEPS = frozenset("t step steps timestep tick ticks frame epoch period wave visit days hours".split())
+STEPS = frozenset(
+    {
+        "t", "step", "steps", "timestep", "tick", "ticks", "frame", "epoch", "period", "wave", "visit", "days", "hours",
+    }
+)  # fmt: skip
 """Names that times have too where they are whole numbers, or rise from row to row."""
-COUNTERS = frozenset("index idx row rows rownames rowname seq sequence_number nr no obs observation unnamed".split())
+COUNTERS = frozenset(
+    {
+        "index", "idx", "row", "rows", "rownames", "rowname", "seq", "nr", "no", "obs", "observation", "unnamed",
+    }
+)  # fmt: skip
 """Names of columns that number rows."""
 PARTS = {
     "year": ("year", "years", "yr", "yyyy", "jahr", "ano", "annee"),
@@ -382,13 +393,13 @@ def _left_out(known: Sequence[Candidate], rows: Rows, chosen: Trial) -> set[str]
     out = {c.name for c in chosen.columns}
     by_time = any(c.kind in ("date", "clock", "step", "part", "word") for c in chosen.columns)
     for candidate in known:
-        if candidate.kind in ("date", "clock", "step") or (candidate.kind == "part" and by_time):
-            out.add(candidate.name)
-        elif candidate.kind == "counter" and rows.tells_apart(candidate.numbers):
-            out.add(candidate.name)
-        elif candidate.kind == "word" and rows.rises(candidate.numbers):
-            out.add(candidate.name)
-        elif rows.counts(candidate.numbers):
+        if (
+            candidate.kind in ("date", "clock", "step")
+            or (candidate.kind == "part" and by_time)
+            or (candidate.kind == "counter" and rows.tells_apart(candidate.numbers))
+            or (candidate.kind == "word" and rows.rises(candidate.numbers))
+            or rows.counts(candidate.numbers)
+        ):
             out.add(candidate.name)
     return out
 
@@ -489,12 +500,14 @@ def in_order(
     """
     rows = Rows(groups, len(next(iter(found.values()), ())))
     columns = order.columns if isinstance(order, Order) else tuple(order)
-    formats = order.formats if isinstance(order, Order) else tuple(_format(found[name], name, where) for name in columns)
+    formats = (
+        order.formats if isinstance(order, Order) else tuple(_format(found[name], name, where) for name in columns)
+    )
     known = tuple(_read(found[name], name, form, where, at) for name, form in zip(columns, formats, strict=True))
     timed = _timed(known)
-    if not rows.tells_apart(timed.rank) and len(rows.inside) and rows.inside.any():
-        if not rows.never_falls(timed.rank):
-            raise _shared(", ".join(columns), timed.rank, rows, found, (*columns, group), where, at, group)
+    has_neighbours = bool(rows.inside.any())
+    if has_neighbours and not rows.tells_apart(timed.rank) and not rows.never_falls(timed.rank):
+        raise _shared(", ".join(columns), timed.rank, rows, found, (*columns, group), where, at, group)
     return timed
 
 
@@ -635,5 +648,3 @@ def _unit(timed: Timed, usual: float) -> Unit:
 
 def _short(value: float) -> str:
     return f"{value:.4g}"
-
-

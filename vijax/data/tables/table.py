@@ -42,8 +42,8 @@ class Scaling(NamedTuple):
 
 
 Manner = Literal["each", "together", "centre"]
-"""How columns are standardised: each by its own mean and deviation; by their means and one deviation for all of them; or
-by their means alone."""
+"""How columns are standardised: each by its own mean and deviation; by their means and one deviation for all; or by
+their means alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,8 +172,8 @@ class Choice(NamedTuple):
       classes: names of the two classes of a binary target, where they are known already.
       group_kind: what the names of groups are, where that is known already.
       in_time: whether rows are steps in time, so that a column which numbers or dates them orders them.
-      order: the columns that order them, or what was found of these on the training rows; () takes the rows as they lie,
-        None finds the columns.
+      order: the columns that order them, or what was found of these on the training rows; () takes the rows as they
+        lie, None finds the columns.
       drop: whether rows with missing cells are left out, where x may have none.
       unseen: whether rows with missing cells stay as steps that were not seen, of which no cell is read.
     """
@@ -290,7 +290,9 @@ def _order(
         return Found(timed, timed.order.columns)
     apart = (choice.target, choice.group)
     in_time = find_order(found, groups, apart, choice.columns, where, at, notes, choice.group)
-    numbers = [name for name, values in found.items() if name not in apart and not _is_text(values, not_numbers(values))]
+    numbers = [
+        name for name, values in found.items() if name not in apart and not _is_text(values, not_numbers(values))
+    ]
     if choice.columns is None and set(numbers) <= set(in_time.left_out):
         return Found(None)  # a single column of numbers is what is to be learnt
     return in_time
@@ -339,8 +341,8 @@ def _without_unseen(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarr
         return x
     cells = int(np.isnan(x).sum())
     notes.add(
-        f"{int(lacking.sum()):,} of {len(x):,} steps lack {cells:,} cells and count as not seen (data.missing): they stay "
-        "in their sequences, and none of their cells is read."
+        f"{int(lacking.sum()):,} of {len(x):,} steps lack {cells:,} cells and count as not seen (data.missing): they "
+        "stay in their sequences, and none of their cells is read."
     )
     return np.where(lacking[:, None], np.nan, x)
 
@@ -416,7 +418,7 @@ def _counts_rows(values: np.ndarray) -> bool:
 
 
 SIGNS = re.compile(r"[\s\u00a0]*(?:%|‰|€|\$|£|EUR|USD|kg|km|cm|mm|°C|°F)[\s\u00a0]*")
-LIKE_NUMBER = re.compile(r"[-+]?\d{1,3}(?:[ ,.'’\u00a0\u202f]?\d{3})*(?:[.,]\d+)?|[-+]?\d*[.,]?\d+")
+LIKE_NUMBER = re.compile(r"[-+]?\d{1,3}(?:[ ,.'\u2019\u00a0\u202f]?\d{3})*(?:[.,]\d+)?|[-+]?\d*[.,]?\d+")
 
 
 THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+")
@@ -439,7 +441,7 @@ def hint_of(values: np.ndarray) -> str:
     place = next((i for i in range(len(cells)) if bad[i] and like[i]), None)
     if place is None:
         return ""
-    number = re.sub(r"[ '’\u00a0\u202f]", "", bare[place])
+    number = re.sub(r"[ '\u2019\u00a0\u202f]", "", bare[place])
     is_decimal = number.count(",") == 1 and "." not in number and THOUSANDS.fullmatch(number) is None
     plain = number.replace(",", "." if is_decimal else "")
     return f" Its cells look like numbers with signs: write {plain} for {cells[place]!r} to have it read."
@@ -460,8 +462,8 @@ def _numbers(values: np.ndarray, name: str, where: str, at: RowName) -> Float[np
 
 
 STEPS_UNSEEN = (
-    "do not remove rows, which would join the steps before and after; with --set data.missing=drop hmm and hdp_hmm take "
-    "such a step as one that was not seen; arhmm, slds and state_space take missing values as they are"
+    "do not remove rows, which would join the steps before and after; with --set data.missing=drop hmm and hdp_hmm "
+    "take such a step as one that was not seen; arhmm, slds and state_space take missing values as they are"
 )
 """What to do about missing values of steps in time."""
 
