@@ -104,7 +104,7 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | Non
     if given and own and given.value != own.value and path in shipped().values():
         for key in ("data.columns", "data.standardise"):  # those of its own data
             entries.pop(key, None)
-        if not _has_group(entries, said, given.value):
+        if LISTINGS[model].in_time and not _has_group(entries, said, given.value):
             entries.pop("data.group")
             entries.setdefault("data.held_out", Entry(0.0, str(path)))
     entries |= said

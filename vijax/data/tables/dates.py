@@ -64,7 +64,7 @@ SLASH = rf"(\d{{1,2}})[/-](\d{{1,2}})[/-](\d{{4}}){CLOCK}"
 IN_MONTHS = ("year-month", "year-quarter", "month year")
 """Formats whose unit is the month."""
 FORMATS: dict[str, Callable[[str], float]] = {
-    "year-month": _by(r"(\d{4})[-/.M](\d{1,2})", lambda year, month: _months(year, int(month))),
+    "year-month": _by(r"(\d{4})[-/M](\d{1,2})", lambda year, month: _months(year, int(month))),
     "year-quarter": _by(r"(\d{4})[- ]?[Qq]([1-4])", lambda year, quarter: _months(year, 3 * int(quarter) - 2)),
     "month year": _by(rf"{NAME}[- ]+(\d{{4}})", lambda name, year: _months(year, _month_of(name))),
     "year-month-day": _iso,

@@ -59,10 +59,12 @@ class Found(NamedTuple):
     Attributes:
       timed: the rows by their order; None where nothing orders them.
       left_out: columns that number or date the rows, and so are not modelled.
+      counting: those of them that are left out for no other reason than that they count, and order no rows.
     """
 
     timed: Timed | None
     left_out: tuple[str, ...] = ()
+    counting: tuple[str, ...] = ()
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -318,10 +320,13 @@ def find_order(
     chosen = _chosen(whole, rows, where)
     if chosen is None:
         _refuse_unordered(known, rows, found, apart, where, at, group)
-        return Found(None)
-    timed = _timed(chosen.columns)
-    left_out = _left_out(whole, rows, chosen)
-    return Found(timed, tuple(name for name in found if name in left_out and name not in named))
+        constant = [c.name for c in known if c.kind in ("date", "clock") and c.name not in named]
+        if constant:
+            notes.add(f"{listed(constant)} is the same in all rows of a sequence, and is not modelled.")
+        return Found(None, tuple(constant))
+    left_out, counting = _left_out(whole, rows, chosen)
+    out = tuple(name for name in found if name in left_out | counting and name not in named)
+    return Found(_timed(chosen.columns), out, tuple(name for name in out if name in counting))
 
 
 def _chosen(known: Sequence[Candidate], rows: Rows, where: str) -> Trial | None:
@@ -330,6 +335,8 @@ def _chosen(known: Sequence[Candidate], rows: Rows, where: str) -> Trial | None:
     years = [Trial((c,)) for c in known if c.kind == "part" and _part(c.name) == "year"]
     parts = [Trial((c,)) for c in known if c.kind == "part" and _part(c.name) != "year"]
     composites = _composites(known)
+    if not rows.inside.any():  # rows that follow no other have an order in any case
+        return next(iter([*of("date"), *of("clock"), *of("step")]), None)
     clocks = [*of("date"), *of("clock"), *of("step"), *years, *composites, *parts, *of("word")]
     for trial in clocks:
         if rows.rises(trial.rank):
@@ -388,9 +395,10 @@ def _counter(known: Sequence[Candidate], rows: Rows) -> Trial | None:
     return next((Trial((c,)) for c in numbers if rows.counts(c.numbers)), None)
 
 
-def _left_out(known: Sequence[Candidate], rows: Rows, chosen: Trial) -> set[str]:
-    """The columns that say no more than when, or which, a row is."""
+def _left_out(known: Sequence[Candidate], rows: Rows, chosen: Trial) -> tuple[set[str], set[str]]:
+    """The columns that say no more than when, or which, a row is: by their names, and by their numbers alone."""
     out = {c.name for c in chosen.columns}
+    counting: set[str] = set()
     by_time = any(c.kind in ("date", "clock", "step", "part", "word") for c in chosen.columns)
     for candidate in known:
         if (
@@ -398,10 +406,11 @@ def _left_out(known: Sequence[Candidate], rows: Rows, chosen: Trial) -> set[str]
             or (candidate.kind == "part" and by_time)
             or (candidate.kind == "counter" and rows.tells_apart(candidate.numbers))
             or (candidate.kind == "word" and rows.rises(candidate.numbers))
-            or rows.counts(candidate.numbers)
         ):
             out.add(candidate.name)
-    return out
+        elif rows.counts(candidate.numbers):
+            counting.add(candidate.name)
+    return out, counting - out
 
 
 def _refuse_unordered(
@@ -422,7 +431,7 @@ def _refuse_unordered(
     if len(missing):
         got = f"none in {at(int(missing[0]))} ({len(missing)} such)"
         raise fail(where, f"a time in every row of {clock.name!r}", got, _as_they_lie(found, (*apart, clock.name)))
-    if not np.ptp(clock.numbers):
+    if not np.any(rows.sorted_steps(clock.numbers)):
         return
     raise _shared(clock.name, clock.numbers, rows, found, apart, where, at, group)
 
@@ -589,9 +598,10 @@ def say_order(found: Found, groups: Int[np.ndarray, " N"] | None, modelled: Sequ
 def _say_steps(timed: Timed, rows: Rows, notes: Notes) -> None:
     """Notes steps of time that are not equal."""
     steps = equal_steps(timed, rows)
-    if not len(steps) or steps.min() == steps.max():
+    if not len(steps) or steps.min() == steps.max() or steps.min() == 0:
         return
-    usual = float(np.median(steps))
+    different, counts = np.unique(steps, return_counts=True)
+    usual = float(different[counts.argmax()])
     other = int(np.sum(~np.isclose(steps, usual, rtol=1e-3)))
     unit = _unit(timed, usual)
     low, high, middle = (_short(value / unit.size) for value in (steps.min(), steps.max(), usual))

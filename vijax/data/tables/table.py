@@ -293,9 +293,11 @@ def _order(
     numbers = [
         name for name, values in found.items() if name not in apart and not _is_text(values, not_numbers(values))
     ]
-    if choice.columns is None and set(numbers) <= set(in_time.left_out):
-        return Found(None)  # a single column of numbers is what is to be learnt
-    return in_time
+    if choice.columns is not None or not numbers or set(numbers) - set(in_time.left_out):
+        return in_time
+    # Nothing would be left to learn from. A column that counts may be what is to be learnt.
+    kept = tuple(name for name in in_time.left_out if name not in in_time.counting)
+    return in_time._replace(left_out=kept) if set(numbers) - set(kept) else Found(None)
 
 
 # --- missing cells ---------------------------------------------------------------------------------------------------
