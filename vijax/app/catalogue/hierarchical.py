@@ -13,6 +13,7 @@ from vijax import models
 from vijax.app.catalogue.predictors import PREDICTED, predictions
 from vijax.app.kinds.listing import Drawing, Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, design, grouped
+from vijax.app.page import views
 from vijax.app.page.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore, bounds, in_blocks
 from vijax.app.settings.options import chooser, chosen, given, model_section
@@ -66,12 +67,13 @@ def describe(seen: Seen) -> list[Block]:
     q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
     value, spread = np.asarray(q.mean(), float) @ turn.T, _deviations(turn, np.asarray(q.cov, float))
     names = list(train.group_names or ("all",))
-    blocks: list[Block] = [
-        Table("Population", ["", "mean", "deviation of groups"], list(zip(columns, mean, deviation, strict=True)))
-    ]
+    law = {"logistic": "bernoulli_logit", "probit": "bernoulli_probit"}.get(seen.settings.response.name, "")
+    of = views.modelled(law, train.target, train.classes)
+    rows = list(zip(columns, mean, deviation, strict=True))
+    blocks: list[Block] = [Table("Population", [of, "mean", "deviation of groups"], rows, f"On the {of}.")]
     for d, column in enumerate(columns):
         title = f"{column}, by {train.group or 'group'}"
-        blocks.append(Intervals(title, names, value[:, d], spread[:, d], BARS, MOST_TOLD))
+        blocks.append(Intervals(title, names, value[:, d], spread[:, d], f"On the {of}. {BARS}", MOST_TOLD))
     return blocks
 
 
@@ -159,6 +161,7 @@ LISTING = Listing(
     per="group",
     target=lambda settings: "real" if settings.response.name == "linear" else "binary",
     wants_group=True,
+    manner=lambda settings: "each" if settings.intercept else None,
     transform=transform,
     predicts="prediction",
     drawing=Drawing(draw, of_target=True),

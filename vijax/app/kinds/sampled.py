@@ -83,7 +83,7 @@ def sampled(config: Any, choice: Choice) -> Data | None:
     choice = choice._replace(columns=like.columns, classes=like.classes)
     apart = None if test is None else table_of(test.take(np.arange(out)), choice, given.path)
     if given.standardise:
-        like = like.standardised()
+        like = like.standardised(manner="each" if given.standardise is True else given.standardise)
         apart = None if apart is None else apart.standardised(like.scaling)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Table)}
     return Data(Sampled(**fields, whole=train, choice=choice), apart)
