@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from vijax.data.reading.checks import DataError
+from vijax.data.schema.labels import labels_of
 from vijax.data.tables.columns import columns_of
-from vijax.data.tables.labels import label_names
 from vijax.data.tables.table import Choice, table_of
 from vijax.data.tables.table_files import read_table
 
@@ -31,10 +31,10 @@ ONE = [1, 1.0, np.int8(1), np.uint64(1), np.float32(1), decimal.Decimal("1"), "1
 @pytest.mark.parametrize("value", ONE, ids=lambda value: f"{type(value).__name__} {value}")
 def test_equal_numbers_name_one_level(value):
     """Training rows have 1.0, 2.5 and 3.0; a row alone is not named otherwise."""
-    names, kind = label_names(np.array([1.0, 2.5, 3.0]))
-    assert (names.tolist(), kind) == (["1", "2.5", "3"], "number")
+    labels = labels_of(np.array([1.0, 2.5, 3.0]))
+    assert (labels.names, labels.kind) == (("1", "2.5", "3"), "number")
     found = columns_of({"g": [value], "x": [0.0]}, exact=["g"])
-    assert table_of(found, Choice(group="g", group_kind=kind), "a table").group_names == ("1",)
+    assert table_of(found, Choice(group="g", group_kind=labels.kind), "a table").group_names == ("1",)
 
 
 @pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])

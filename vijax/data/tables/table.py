@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from vijax.checks import RowError
 from vijax.data.reading.checks import DataError, Notes, fail, listed, nearest
+from vijax.data.schema.labels import LabelKind, Levels, kind_of_names, labels_of
 from vijax.data.tables.columns import (
     Columns,
     FileColumns,
@@ -26,7 +27,6 @@ from vijax.data.tables.columns import (
     origin_of,
     row_name,
 )
-from vijax.data.tables.labels import LabelKind, kind_of_labels, label_names
 from vijax.data.tables.order import Found, Order, Timed, find_order, in_order, say_order
 
 TargetKind = Literal["real", "count", "binary"]
@@ -274,9 +274,10 @@ def _groups(
     if choice.group is None:
         return (), None, choice.group_kind or "text"
     check_present(found[choice.group], "a group in every row", f"{where}, group {choice.group!r}", at)
-    labels, kind = label_names(found[choice.group], choice.group_kind)
-    names, groups = _codes(labels)
-    return tuple(names.tolist()), groups, kind
+    labels = labels_of(found[choice.group])
+    if choice.group_kind is not None:
+        labels = labels.named_as(choice.group_kind)
+    return labels.names, labels.codes, labels.kind
 
 
 def _order(
@@ -511,25 +512,18 @@ def _two_classes(
 ) -> tuple[np.ndarray, tuple[str, str]]:
     """Labels and names of two classes: -1 for the first by name (or by number), +1 for the second."""
     check_present(values, "a class in every row", where, at)
-    kind = None if classes is None else kind_of_labels(classes)
-    names, kind = label_names(values, kind)
-    numeric = kind == "number"
-    found = sorted(set(names.tolist()), key=lambda name: (_number_in(name) if numeric else 0.0, name))
-    expected = classes or tuple(found)
-    if len(expected) != 2 or not set(found) <= set(expected):
+    labels = labels_of(values)
+    expected = classes or labels.levels().names
+    levels = Levels(expected, kind_of_names(expected))
+    codes = levels.codes_of(labels)
+    if len(expected) != 2 or (codes < 0).any():
         wanted = "two classes" if classes is None else f"the classes {classes[0]!r} and {classes[1]!r} of the run"
-        listed_names = ", ".join(map(repr, found[:6])) + (", ..." if len(found) > 6 else "")
-        remedy = "choose the rows of two classes, or another target" + (f"; {OF_NUMBERS}" if numeric else "")
-        raise fail(where, wanted, f"{len(found)}: {listed_names}", remedy)
-    return np.where(names == expected[1], 1.0, -1.0), (expected[0], expected[1])
-
-
-def _number_in(name: str) -> float:
-    """The number that a name is, infinite where a new row has another name among numbers."""
-    try:
-        return float(name)
-    except ValueError:
-        return np.inf
+        names = labels.levels().names
+        listed_names = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
+        is_numeric = kind_of_names(names) == "number"
+        remedy = "choose the rows of two classes, or another target" + (f"; {OF_NUMBERS}" if is_numeric else "")
+        raise fail(where, wanted, f"{len(names)}: {listed_names}", remedy)
+    return np.where(codes == 1, 1.0, -1.0), (expected[0], expected[1])
 
 
 def _codes(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
