@@ -507,6 +507,28 @@ def test_a_file_with_fewer_rows_than_it_says_is_refused(kind, tmp_path):
         reads(path)
 
 
+UNPACKED = {
+    "texts": ({"text": ["x" * (4 * MIB)] * 4}, lambda path: read(path, text=ALL)),
+    "table": ({"text": ["x" * (4 * MIB)] * 4}, read_columns),
+    "counts": ({"ids": [[0] * 2_000_000], "counts": [[1] * 2_000_000]}, read),
+    "shards": ({"ids": [[0] * 2_000_000], "counts": [[1] * 2_000_000]}, shards),
+    "rows": ({"x": np.zeros(2_000_000)}, rows),
+}
+
+
+@pytest.mark.parametrize("kind", UNPACKED)
+def test_a_row_group_that_unpacks_to_more_than_memory_is_refused(kind, tmp_path, monkeypatch):
+    """A few kB that are 16 MB, honestly."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns, reads = UNPACKED[kind]
+    path = tmp_path / "a.parquet"
+    parquet.write_table(arrow.table(columns), path, compression="zstd", use_dictionary=kind not in ("texts", "table"))
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr(sys.modules["vijax.data.reading.parquet_values"], "free_bytes", lambda: 7 * MIB)
+    with pytest.raises(DataError, match=r"a.parquet: expected rows that fit in memory, got .* where 7 MiB are free"):
+        reads(str(path))
+
+
 def test_a_text_that_comes_again_and_again_is_in_memory_once(tmp_path):
     """A file of 100 kB whose texts are 20 GB, if each were one of its own."""
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

@@ -22,6 +22,8 @@ MISSING = "__HIVE_DEFAULT_PARTITION__"
 MOST_LOOKED_AT = 100_000
 """Files and folders, in folders that are no parts, that are looked at."""
 ENDING = ".parquet"
+LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+"""Folders that say which of the files beside them are the table of today; others are of versions that were replaced."""
 INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
@@ -49,6 +51,14 @@ def is_index(name: str) -> bool:
 def index_left_out(name: str) -> str:
     """The note on the index of a data frame."""
     return f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it read."
+
+
+def check_no_log(name: str, source: object) -> None:
+    """Raises a DataError for the folder of a log in the source: without it, rows that were deleted would be read."""
+    if name in LOGS:
+        got = f"a table of {LOGS[name]}, whose {name} says which files count"
+        remedy = "write the table of today as Parquet files, by the library that reads the log, and name those"
+        raise fail(source, "Parquet files that are all of one table", got, remedy)
 
 
 def parts_of(names: Iterable[str], source: object) -> list[Part]:
@@ -109,6 +119,7 @@ def local_names(folder: Path) -> list[str]:
                 name = f"{within}/{entry.name}".removeprefix("/")
                 left -= not is_part(within)
                 if entry.is_dir():
+                    check_no_log(name, folder)
                     waiting += [] if is_hidden(entry.name) else [name]
                 elif entry.name.endswith(ENDING):
                     found.append(name)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from vijax.data.reading.checks import DataError, fail, listed
 from vijax.data.reading.files import check_regular, kind_of, naming, parsing, read_text
-from vijax.data.reading.partitions import Part, is_hidden, is_part, local_names, parts_of, strays_of
+from vijax.data.reading.partitions import Part, check_no_log, is_hidden, is_part, local_names, parts_of, strays_of
 from vijax.extras import require_extra
 
 WAITS_S = (0.2, 1.0, 5.0)
@@ -122,6 +122,7 @@ def _stored_names(store: Any, begin: str) -> list[str]:
         for entry in entries:
             name = entry["name"].rstrip("/").removeprefix(begin)
             if entry["type"] == "directory":
+                check_no_log(name, begin)
                 waiting += [] if is_hidden(name) or name == within else [name]
             elif name.endswith(".parquet"):
                 found.append(name)

@@ -13,7 +13,7 @@ import numpy as np
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, kind_of, naming
-from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, values_of
+from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, check_row_groups, values_of
 from vijax.data.reading.partitions import cells_of, index_left_out, is_index
 from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_files, parquet_parts
 from vijax.data.tables.columns import CODES, MISSING, FileColumns, column_of, name_of, not_numbers
@@ -221,6 +221,7 @@ def _whole(file: str, opened: Any) -> Any:
     """The table in a file. Raises DataError: it is larger than memory, or has other rows than it says."""
     number, width = opened.metadata.num_rows, len(opened.schema_arrow.names)
     check_room(CELL_BYTES * number * width, file, f"{number:,} rows of {width:,} columns")
+    check_row_groups(opened, opened.schema_arrow.names, file)
     table = opened.read()
     check_num_rows(table.num_rows, number, file)
     return table

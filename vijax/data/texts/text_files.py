@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest, whole_letters
 from vijax.data.reading.files import check_regular, parsing, read_lines, read_text
-from vijax.data.reading.parquet_values import check_num_rows, values_of
+from vijax.data.reading.parquet_values import check_num_rows, check_row_groups, values_of
 from vijax.data.reading.partitions import is_index, local_names, strays_of
 from vijax.data.reading.store import REMEDY, WHOLE, no_parquet, open_parquet, parquet_parts
 from vijax.data.tables.formats import USUAL, Dialect, read_delimited, read_sheet
@@ -121,6 +121,7 @@ def _records_of(file: Path, columns: Sequence[str] | None) -> Iterator[dict[str,
     with _parquet(file) as opened:
         known = opened.schema_arrow.names
         wanted = [name for name in known if not is_index(name) and (columns is None or name in columns)]
+        check_row_groups(opened, wanted, file)
         for batch in opened.iter_batches(columns=wanted):
             by_column = {name: values_of(batch.column(name)) for name in batch.schema.names}
             yield from ({name: by_column[name][i] for name in by_column} for i in range(batch.num_rows))
