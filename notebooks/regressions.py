@@ -30,7 +30,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-EXTRAS = "cli,formula"
+EXTRAS = "cli"
 spec = importlib.util.find_spec("vijax")
 if spec is None or spec.origin is None:  # not installed; a folder of that name does not count
     clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/app/cli.py").is_file()]

@@ -109,6 +109,22 @@ def require_numbers(argument: str, *values: Any, expected: str = "numbers") -> N
         require(all(map(_is_numeric, leaves)), argument, expected, repr(value))
 
 
+def require_on_host(function: str, *arguments: Any) -> None:
+    """Raises ValueError where a function that runs a whole fit is traced, by `jax.jit`, `vmap`, `grad` or `scan`: its
+    arguments, or the program in which it is called."""
+    here = jax.numpy.add(0, 1)  # traced within a program, whatever the arguments are
+    traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((here, arguments)))
+    require(
+        not traced,
+        function,
+        "to be called with numbers, outside of jax.jit, vmap, grad and scan",
+        "values that JAX traces",
+        "It stops, checks and chooses on the host. Pure, and made to be traced, are the steps: state = "
+        "alg.init(key, batch), then state, info = alg.step(key, state, batch). For several starts side by side: "
+        "restarts=.",
+    )
+
+
 def check_key(key: Any, remedy: str = "") -> None:
     """Raises ValueError unless it is a random key, typed or raw."""
     raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1

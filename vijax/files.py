@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+
+from vijax.memory import free_bytes, in_words
 
 NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 PERMISSIONS = 0o666  # less the user's umask
@@ -43,6 +47,60 @@ def write_arrays(target: Path, arrays: Mapping[str, np.ndarray]) -> None:
         if np.asarray(array).dtype.hasobject:
             raise TypeError(f"{name} holds Python objects, which no file takes: make it numbers or text")
     write_atomically(target, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+
+DEFLATED = 1032
+"""Bytes that one byte of packed data can become, at most: what deflate can do."""
+MOST_EMPTY = 1_000_000
+"""The most rows, columns and the like of an array without any number."""
+
+
+def check_declared_sizes(file: BinaryIO) -> None:
+    """Looks at what the headers of a .npy or .npz say, before memory is taken for it; the file is then at its start.
+
+    Raises:
+      ValueError: an array is said to be larger than what is in the file.
+      MemoryError: the arrays are larger than the memory that is free.
+    """
+    file.seek(0)
+    if file.read(6) == np.lib.format.MAGIC_PREFIX:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        total = _declared_size(file, size, "the array")
+    else:
+        file.seek(0)
+        with zipfile.ZipFile(file) as parts:
+            total = sum(_declared_part(parts, part) for part in parts.infolist())
+    if total > free_bytes():
+        raise MemoryError(f"its arrays take {in_words(total)}, and {in_words(free_bytes())} are free")
+    file.seek(0)
+
+
+def _declared_part(parts: zipfile.ZipFile, part: zipfile.ZipInfo) -> int:
+    most = part.file_size
+    if part.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        most = min(most, DEFLATED * part.compress_size + DEFLATED)
+    with parts.open(part) as file:
+        return _declared_size(file, most, f"the array {part.filename.removesuffix('.npy')!r}")
+
+
+def _declared_size(file: Any, most: int, name: str) -> int:
+    """The bytes of an array by its header; a file that is no array is read as bytes, or refused, by others."""
+    if file.read(6) != np.lib.format.MAGIC_PREFIX:
+        return most
+    is_first_version = file.read(2) == b"\1\0"  # the others differ in how names of fields are written
+    read_header = np.lib.format.read_array_header_1_0 if is_first_version else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read_header(file)
+    if any(length < 0 for length in shape):
+        raise ValueError(f"{name} is said to have the shape {shape}")
+    number = math.prod(shape)
+    size = number * dtype.itemsize
+    if size > most or (size == 0 and math.prod(max(length, 1) for length in shape) > MOST_EMPTY):
+        raise ValueError(
+            f"{name} is said to have the shape {shape} and the type {dtype}, {in_words(size)}, where the file holds "
+            f"{in_words(most)} at most"
+        )
+    return size
 
 
 def storable(dtype: np.dtype) -> np.dtype:

@@ -24,5 +24,5 @@ def figures(request):
             yield
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DRAWING, lambda *arguments: None)
+        patch.setattr(DRAWING, lambda *arguments: [])
         yield drawn

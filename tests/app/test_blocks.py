@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from vijax.app.kinds import emissions
-from vijax.app.page import blocks, charts, figures, svg
+from vijax.app.page import blocks, charts, exports, figures, svg
 from vijax.app.page.views import Plane, histogram, scatter
 from vijax.data.tables.table import Table
 from vijax.topics.summary import Document, summarise
@@ -130,10 +130,18 @@ def test_the_screen_aligns_words_left_and_numbers_right():
 
 def test_the_screen_shows_curves_at_some_places_where_their_band_is_known():
     x, unknown = np.arange(30.0), np.where(np.arange(30) < 10, np.nan, 0.0)
-    shown = blocks.Curves("C", "step", ["y"], x, [2 * x], [unknown], [unknown], "Note.")
-    assert blocks.text([shown]).splitlines()[1:3] == [
-        "  step  10  13  17  21  25  29",
-        "  y     20  26  34  42  50  58",
+    shown = blocks.Curves("C", "step", ["y"], x, [2 * x], [2 * x - 1 + unknown], [2 * x + 1 + unknown], "Note.")
+    assert blocks.text([shown]).splitlines()[1:] == [  # a forecast: its first steps
+        "  step    10  11  12  13  14  15  16  17",
+        "  y       20  22  24  26  28  30  32  34",
+        "    from  19  21  23  25  27  29  31  33",
+        "    to    21  23  25  27  29  31  33  35",
+        "  Note.",
+    ]
+    along = blocks.Curves("C", "step", ["y"], x, [2 * x], [2 * x - 1], [2 * x + 1], "Note.")
+    assert blocks.text([along]).splitlines()[1:3] == [
+        "  step     0   5  11  17  23  29",
+        "  y        0  10  22  34  46  58",
     ]
 
 
@@ -285,3 +293,74 @@ def test_a_table_of_components_shows_those_that_hold_rows():
     assert [row[0] for row in block.rows] == [0, 3]
     assert block.rows[1][2:] == [3.0, 7.0, 8.0]
     assert block.note == "2 of 4 components hold no row and are left out."
+
+
+# --- digits ----------------------------------------------------------------------------------------------------------
+FAR = 2_020_000.0
+"""A place that four or six digits do not tell from its neighbours."""
+
+
+def test_numbers_of_a_table_have_the_digits_that_their_spread_needs():
+    """On the screen, on the page, and in the file, after JSON too: mean, low and high differ."""
+    header = ["", "mean", "sd", "5 %", "95 %", "odds ratio"]
+    block = blocks.Table("T", header, [["a", FAR + 0.4321, 0.097, FAR + 0.27, FAR + 0.59, 1.00001]])
+    again = blocks.from_json(json.loads(json.dumps(blocks.to_json([block]))))[0]
+    for shown in (block, again):
+        line = blocks.text([shown]).splitlines()[2].split()
+        assert line[:5] == ["a", "2,020,000.432", "0.097", "2,020,000.27", "2,020,000.59"]
+        assert "<td>2,020,000.432</td>".replace("<td>", '<td class="number">') in charts.table(shown)
+        assert again.rows[0][5] == 1.00001
+    (_, text), *_ = exports.tables([again])
+    assert text.splitlines()[1] == "a,2020000.4321,0.097,2020000.27,2020000.59,1.00001"
+
+
+def test_a_chart_far_from_zero_keeps_its_shape_and_its_marks_differ():
+    x, y = np.arange(5.0), FAR + np.array([0.1, 0.7, 0.3, 0.9, 0.5])
+    block = blocks.Lines("L", "t", "y", x, y)
+    again = blocks.from_json(json.loads(json.dumps(blocks.to_json([block]))))[0]
+    np.testing.assert_allclose(np.array(again.y) - FAR, y - FAR, atol=1e-3)
+    marks = ticks(charts.card(again))
+    assert len(marks) > 2
+    assert len(set(marks)) == len(marks)
+    bars = blocks.Intervals("B", ["a"], [FAR + 0.4321], [0.097])
+    again = blocks.from_json(json.loads(json.dumps(blocks.to_json([bars]))))[0]
+    np.testing.assert_allclose(again.mean, bars.mean, rtol=0, atol=1e-4)
+    assert "2,020,000.432 ± 0.097" in charts.card(again)
+    assert blocks.text([again]).splitlines()[2].split() == ["a", "2,020,000.432", "0.097"]
+
+
+def test_years_have_no_thousands_separator_and_a_long_mark_keeps_its_minus():
+    years = blocks.Lines("L", "year", "y", np.arange(1998.0, 2041.0), np.linspace(-0.46985, -0.46980, 43))
+    drawn = charts.card(years)
+    assert ">2010<" in drawn
+    assert "2,010" not in drawn
+    for mark in re.findall(r"<text class=\"tick\"[^>]*>\u2212[^<]+<", drawn):
+        right = float(re.search(r'x="([\d.]+)"', mark)[1])
+        squeezed = re.search(r'textLength="([\d.]+)"', mark)
+        width = float(squeezed[1]) if squeezed else svg.LETTER * len(mark.rsplit(">", 1)[1][:-1])
+        assert right - width >= 0
+
+
+# --- what is cut -----------------------------------------------------------------------------------------------------
+def test_what_is_cut_is_said_and_the_file_has_all():
+    """Of 250 groups 100 are drawn; the note, the screen and the title of the figure say so, the file has 250."""
+    block = blocks.Intervals("x, by g", [f"g{i}" for i in range(250)], np.arange(250.0), np.ones(250), "Bars.", 8)
+    drawn = charts.card(blocks.from_json(blocks.to_json([block]))[0])
+    assert "The first 100 of 250 are drawn; the CSV file (tables/x_by_g.csv) has all." in drawn
+    assert drawn.count('class="mark mark-0"') == 100
+    ((name, text),) = exports.tables([block])
+    assert (name, len(text.splitlines())) == ("x_by_g", 251)
+    assert blocks.text([block], folder="tables/").splitlines()[-1] == "  ... and 242 more: tables/x_by_g.csv has all"
+    ((_, figure),) = figures.pictures([block])
+    assert figure.axes[0].get_title(loc="left").endswith("(the first 100 of 250)")
+    rows = blocks.Table("T", ["i"], [[i] for i in range(3000)], "Note.")
+    page = charts.card(rows)
+    assert "Note. The first 2,000 of 3,000 rows are shown; the CSV file (tables/t.csv) has all." in page
+    assert page.count("<tr>") == 2001
+    assert "are drawn" not in charts.card(blocks.Intervals("few", ["a"], [0.0], [1.0]))
+
+
+def test_points_that_are_left_out_are_said():
+    x = np.random.default_rng(1).normal(size=(3000, 2))
+    assert scatter("S", x, ["a", "b"], np.zeros(3000, int)).note == "Of 3,000 rows 1,500 are drawn, evenly spread."
+    assert scatter("S", x[:50], ["a", "b"], np.zeros(50, int)).note == ""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ pytest.importorskip("tyro")
 
 import vijax as vi
 from vijax.app.cli import main
+from vijax.app.page import blocks, pages
 from vijax.app.page.pages import read_run
 
 NUM_WORDS = 24
@@ -69,6 +71,20 @@ def test_a_run_leaves_what_is_promised(run):
     assert figures | files | {"posterior.npz", "result.json", "report.html"} <= left
     assert json.loads((run / "versions.json").read_text())["jax"] == jax.__version__
     assert json.loads((run / "result.json").read_text())["status"].startswith("finished")
+
+
+def test_pages_that_are_written_again_leave_no_table_of_before(run, figures, tmp_path, monkeypatch):
+    """Titles hold numbers that change as a run goes on."""
+    copy = shutil.copytree(run, tmp_path / "run")
+    read = pages.read_run
+    for number in (8, 4):
+        block = blocks.Intervals(f"{number} topics in use", ["a"], [0.0], [1.0])
+        monkeypatch.setattr(pages, "read_run", lambda folder, block=block: read(folder)._replace(shown=[block]))
+        with figures():
+            pages.write_pages(copy)
+        found = {path.name for place in ("tables", "figures") for path in (copy / place).iterdir()}
+        assert {f"{number}_topics_in_use.csv", f"{number}_topics_in_use.png"} <= found
+    assert not any(name.startswith("8_topics") or name.startswith("similarity") for name in found)
 
 
 def test_the_blocks_are_found_and_printed(run, capsys):

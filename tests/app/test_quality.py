@@ -45,14 +45,15 @@ def test_random_words_give_a_remark():
     noise -= noise.mean()
     words = "the frequencies of words alone (unigram)"
     for shift, said in (
-        (-5e-4, f"no better than {words}: the difference is 0.00"),
-        (-1.0, f"worse than {words}: the difference is 1.0"),
+        (-5e-4, f"worse than {words}: the difference is -0.00"),
+        (-1.0, f"worse than {words}: the difference is -1"),
         (5e-4, f"better than {words} by 0.00"),
     ):
         score = Score.of(plain.log_probs + noise + shift * plain.num_tokens, plain.num_tokens)
         (block,), (warning,) = quality(seen(train, test), score, QUIET, [])
         assert f"predicts held-out data {said}" in warning
-        assert (", less than two standard errors" in warning) == (shift > 0)
+        assert (", less than two standard errors" in warning) == (shift > -1)
+        assert (", more than two standard errors" in warning) == (shift == -1)
         assert warning in block.note
     better = Score.of(plain.log_probs + 0.5 * plain.num_tokens + noise, plain.num_tokens)
     (block,), warnings = quality(seen(train, test), better, QUIET, [])

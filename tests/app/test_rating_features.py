@@ -53,6 +53,19 @@ def run(folder):
     return folder / "run"
 
 
+def test_a_ranking_is_no_log_density_and_is_one_number(run):
+    """NDCG is not in nats, on the page and in its figure; the table of hidden items has the number of the score."""
+    ended = json.loads((run / "result.json").read_text())
+    page = (run / "report.html").read_text()
+    (table,) = (block for block in ended["blocks"] if block["title"] == "Hidden items that are found")
+    assert table["rows"][0][:2] == ["this model", pytest.approx(ended["score"][0], abs=1e-5)]
+    held_out = page[page.index("Held-out score") :]
+    assert "NDCG@16" in held_out[:400]
+    assert "NDCG@16, higher is better; the band is one standard error. NDCG is 1 where" in page
+    assert "nats per nats" not in page
+    assert "2.72 times as probable" not in page
+
+
 def test_users_who_took_nothing_and_items_that_nobody_took_are_recommended(run):
     rows = {row["user"]: row for row in read(run / "recommendations.csv")}
     assert len(rows) == 110

@@ -117,7 +117,6 @@ def test_a_target_of_the_kind_of_the_model_is_named(model, target, table):
 
 def test_a_formula_is_proposed(tmp_path, monkeypatch):
     """For names of any letters; texts of few kinds are terms, those of many name groups."""
-    pytest.importorskip("formulae")
     monkeypatch.chdir(tmp_path)
     rows = [f"r{i};{i * i % 7},5;{'xy'[i % 2]};g{i % 9};{i % 5},25" for i in range(40)]
     Path("p.csv").write_text("Nr;Fläche (m²);Lage;Ort;Preis (T€)\n" + "\n".join(rows))

@@ -121,6 +121,20 @@ def test_numbers_are_written_as_they_were():
     assert as_csv({"x": np.array([-1.5, 2.0]), "y": ["-1.5", "+3"]}) == "x,y\n-1.5,-1.5\n2,+3\n"
 
 
+def test_numbers_far_from_zero_keep_the_digits_of_their_deviation(tmp_path):
+    """Of predictions near 2,020,000 with deviations of a tenth, in every kind of file; and of draws, without any."""
+    columns = {"time_mean": [2_020_000.4321, 7.0], "time_sd": [0.1, 0.0], "prediction": [2_020_000.4321, 7.5]}
+    columns |= {"low": [2_020_000.27, 7.0], "high": [2_020_000.59, 8.0]}
+    columns = {name: np.array(values) for name, values in columns.items()}
+    first, second = as_csv(columns).splitlines()[1:]
+    assert first == "2020000.4321,0.1,2020000.4321,2020000.27,2020000.59"
+    assert second == "7,0,7.5,7,8"
+    write_columns(tmp_path / "far.jsonl", columns)
+    assert json.loads((tmp_path / "far.jsonl").read_text().splitlines()[0])["time_mean"] == 2_020_000.4321
+    assert as_csv({"draw": np.array([2_020_000.25, 2_020_001.125])}) == "draw\n2020000.25\n2020001.125\n"
+    assert as_csv({"share": np.array([0.12345678, 0.5])}) == "share\n0.123457\n0.5\n"
+
+
 def test_csv_is_written_in_one_place():
     root = Path(vijax.__file__).parent
     other = [path for path in root.rglob("*.py") if re.search(r"csv\.\w*[wW]riter|to_csv", path.read_text())]

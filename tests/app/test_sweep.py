@@ -110,6 +110,10 @@ def test_a_sweep_leaves_a_run_for_each_value_and_a_table_of_both(swept, capsys):
     assert float(rows[1]["NPMI"]) > float(rows[0]["NPMI"])
     for name in ("num_topics-1", "num_topics-3"):
         assert json.loads((swept / name / "result.json").read_text())["status"].startswith("finished")
+    for row in rows:  # one score of a run, at its own end and in the table, whatever its seed
+        ended = json.loads((swept / row["run"] / "result.json").read_text())
+        assert float(row["score"]) == pytest.approx(ended["score"][0], abs=1e-5)
+        assert float(row["error"]) == pytest.approx(ended["score"][1], abs=1e-5)
     assert (swept / "comparison.png").stat().st_size > 1000
     assert "The best is num_topics-3" in (swept / "comparison.txt").read_text()
     assert main(["summary", str(swept)]) == 2

@@ -65,8 +65,8 @@ def test_the_first_cell_installs_a_clone_and_replaces_nothing(source, monkeypatc
     (clone / "vijax" / "app").mkdir(parents=True)
     (clone / "vijax" / "app" / "cli.py").touch()
     wanted, kept = installed_by_the_first_cell(source, monkeypatch)
-    known = {"mixtures": "cli,mcmc", "networks": "cli,networks", "regressions": "cli,formula"}
-    extras = (known | {"structural_topics": "cli,formula"}).get(source.stem, "cli")
+    own = {"mixtures": "cli,mcmc", "networks": "cli,networks", "structural_topics": "cli,sklearn"}
+    extras = own.get(source.stem, "cli")
     assert wanted == f"vijax-vi[{extras}] @ {clone.as_uri()}"
     assert {f"{name}=={version(name)}" for name in ("jax", "jaxlib", "numpy", "scikit-learn")} <= set(kept)
 

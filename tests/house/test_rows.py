@@ -79,8 +79,6 @@ def test_a_model_is_taken_by_all_but(name):
 @pytest.mark.parametrize("name", LATER)
 def test_later_rows_take_what_is_said_of_them(name):
     """And those of predictors and of free variables refuse points."""
-    if name == "glmm":
-        pytest.importorskip("formulae")
     model = (getattr(vi.models, name, None) or getattr(vi, name))(*LATER[name])
     for row in [SAID[name]] if name in SAID else [vi.ngvi, vi.advi]:
         row(model)

@@ -10,8 +10,6 @@ import vijax as vi
 from vijax.app.cli import main
 from vijax.models.formulas import formula
 
-pytest.importorskip("formulae")
-
 RNG = np.random.default_rng(4)
 TABLE = {
     "y": RNG.choice(["low", "mid", "top"], 24),

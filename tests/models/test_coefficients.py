@@ -8,7 +8,6 @@ from vijax.models.formulas import coefficients
 from vijax.models.formulas.glmm import Draws, Glmm
 from vijax.models.formulas.laws import LAWS
 
-pytest.importorskip("formulae")
 RNG = np.random.default_rng(0)
 N, S = 90, 7
 TABLE = {"x": RNG.normal(3, 2.5, N), "w": RNG.normal(0, 0.3, N), "h": np.array(list("abc"))[np.arange(N) % 3]}

@@ -18,8 +18,6 @@ from vijax.models.formulas.form import correlated
 from vijax.models.formulas.glmm import Family, OfClasses
 from vijax.models.formulas.laws import LAWS
 
-pytest.importorskip("formulae")
-
 RNG = np.random.default_rng(0)
 TABLE = {
     "y": RNG.normal(size=24),

@@ -210,3 +210,15 @@ def test_weights_at_the_top_are_learnt(settled: vi.Fit) -> None:
     assert np.sum(weights[:-1] > 0.05) >= 5
     score = settled.score(bars(1), key=jax.random.key(0)).mean
     assert np.log(1 / 9) + 0.2 < score
+
+
+def test_the_score_is_document_completion_at_the_mean_weights(settled: vi.Fit) -> None:
+    """With the concentration alpha times the weights, that of what no topic has left out."""
+    alpha = float(settled.state.hyper["alpha"]) * np.asarray(mean_weights(settled.posterior["sticks"]))[:-1]
+    topics = np.asarray(settled.posterior["topics"].mean())
+    key = jax.random.key(3)
+    own = settled.score(bars(1), key=key)
+    by_hand = vi.evaluate.document_completion(topics, alpha, bars(1), key)
+    other = vi.evaluate.document_completion(topics, 2 * alpha, bars(1), key)
+    assert own.mean == pytest.approx(by_hand.mean, abs=1e-5)
+    assert abs(other.mean - by_hand.mean) > 1e-3

@@ -13,9 +13,8 @@ from vijax.data import Corpus
 from vijax.families import DirichletStats, MatrixNormalWishartStats
 from vijax.families.scalar.beta import BetaStats
 from vijax.models.structural.doubts import notes_on
-from vijax.models.structural.effects import composed
+from vijax.models.structural.effects import composed, in_units
 
-pytest.importorskip("formulae")
 K, V = 3, 15
 
 
@@ -164,6 +163,46 @@ def test_effects_are_regressions_of_drawn_shares():
     np.testing.assert_allclose(gap.low[:, 0], got.low[:, 1], rtol=1e-9)
 
 
+def test_effects_at_known_shares_are_least_squares():
+    """Their sds are those of least squares with N - P in the denominator: of few documents that is seen."""
+    rng = np.random.default_rng(1)
+    docs = 12
+    x = MODEL.covariates.design.rows.x[:docs]
+    shares = rng.dirichlet(np.ones(K), docs)
+    got = composed(np.repeat(shares[:, None], 2000, 1), x, MODEL.covariates.design, jax.random.key(0), 0.9)
+    b, squares = np.linalg.lstsq(x, shares, rcond=None)[:2]
+    want = np.sqrt(np.linalg.inv(x.T @ x).diagonal()[:, None] * squares / (docs - x.shape[1]))
+    np.testing.assert_allclose(got.sd, want.T, rtol=0.03)
+    np.testing.assert_allclose(got.mean, b.T, atol=0.05 * want.max())
+
+
+def test_expected_shares_are_shares_where_the_line_is_not():
+    """A topic of small share falls along a covariate: the line goes below 0, its nearest shares do not; others hold."""
+    rng = np.random.default_rng(2)
+    day = np.asarray(TABLE["day"])
+    first = np.clip(0.3 - 0.06 * day, 0.0, 1.0)
+    rest = rng.dirichlet([5.0, 5.0], len(day)) * (1 - first)[:, None]
+    shares = np.column_stack([first, rest])
+    x, design = MODEL.covariates.design.rows.x, MODEL.covariates.design
+    got = composed(np.repeat(shares[:, None], 40, 1), x, design, jax.random.key(0), 0.9)
+    rows = {"party": ["L"] * 4, "day": [1.0, 3.0, 9.0, 12.0]}
+    line = got.draws @ design.rows_of(rows).x.T
+    assert line[:, 0, 3].mean() < -0.1
+    found = got.at(rows)
+    for part in (found.mean, found.low, found.high):
+        assert part.min() >= 0
+        assert part.max() <= 1
+    np.testing.assert_allclose(found.mean.sum(0), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(found.mean[:, 0], line[:, :, 0].mean(0), rtol=1e-9)  # inside: as it was
+    moved = np.mean(((line < 0) | (line > 1)).any(1))
+    assert got.outside(rows) == pytest.approx(moved)
+    assert 0.2 < moved < 1
+    gap = got.difference({"party": ["L"], "day": [12.0]}, {"party": ["L"], "day": [1.0]})
+    np.testing.assert_allclose(gap.mean[:, 0], found.mean[:, 3] - found.mean[:, 0], rtol=1e-9)
+    law = in_units(np.ones((3, 3, K)), MODEL.covariates, 0.9)
+    assert law.at(rows).mean.max() > 1  # coefficients of log proportions, which are any numbers
+
+
 def test_what_a_fit_says(fit):
     assert np.all(np.diff(fit.trace["elbo"]) > -1e-5 * abs(fit.trace["elbo"][-1]))
     effects = MODEL.effects(fit, key=jax.random.key(1), num_draws=20)
@@ -230,7 +269,7 @@ def test_new_documents_are_described_by_training(fit):
         ({"table": {"party": ["L"]}}, "table: expected 60 rows, one a document, got 1"),
         ({"prevalence": "y ~ day"}, "prevalence: expected ~ terms, got 'y ~ day'"),
         ({"prevalence": "~ (1 | party)"}, "prevalence: expected no bars"),
-        ({"prevalence": "~ year"}, "formula: expected a column 'year'"),
+        ({"prevalence": "~ year"}, "prevalence: expected a column 'year'"),
         ({"content": "year"}, "content: expected a column of the table"),
         ({"content": "one"}, r"content: expected a column of two groups or more, got \['a'\]"),
         ({"num_topics": 20}, "num_topics: expected at most the number of words, got 20"),

@@ -125,6 +125,51 @@ print(json.dumps([read, sizes[-1], apart(one, fit)[0]]))
 """
 
 
+STREAMS = """
+x = np.random.default_rng(0).normal(size=(200, 2)) + 4.0 * (np.arange(200) % 2)[:, None]
+model = vi.models.mixture(vi.models.emission.unit_gaussian(1, dim=2))
+alg = vi.svi(model, step_size=vi.step_size.robbins_monro(kappa=1.0))  # the first step forgets the start
+whole = [x[i : i + 50] for i in range(0, 200, 50)]
+mine = [np.concatenate([some[k::2], some[:1]])[: 25 - (i == 3)] for i, some in enumerate(whole)]
+settings = {"num_steps": 8, "key": jax.random.key(1), "mesh": vi.scale.mesh()}
+said = []
+try:
+    vi.fit(alg, vi.data.stream(mine, 200, shuffled=True), **settings)
+except ValueError as error:
+    said.append(str(error))
+try:
+    vi.fit(alg, vi.data.own_part(mine, 200, shuffled=True), **settings | {"mesh": None})
+except ValueError as error:
+    said.append(str(error))
+try:
+    vi.fit(alg, vi.data.own_part(mine if k == 0 else [x[:20]], 200, shuffled=True), **settings)
+except ValueError as error:
+    said.append(str(error))
+same = vi.fit(alg, vi.data.stream(whole, 200, shuffled=True), **settings)
+said += [same.trace["num_groups"].tolist()]
+parts = vi.fit(alg, vi.data.own_part(mine, 200, shuffled=True), **settings)
+said += [parts.trace["num_groups"].tolist()]
+one = vi.fit(alg, vi.data.stream(whole[:3] + [whole[3][:48]], 200, shuffled=True), **settings | {"mesh": None})
+leaves = lambda fit: jax.tree.leaves(fit.posterior)
+said += [max(float(np.max(np.abs(a - b))) for a, b in zip(leaves(one), leaves(parts)))]
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.slow
+def test_own_parts_of_a_stream_are_said_and_are_all_used():
+    """Two processes with 25 rows each a step, of which one is short once: refused where unsaid; else all are used, as
+    by one process that has them all."""
+    unsaid, alone, unlike, same, parts, distance = told(STREAMS, 2)
+    assert "another first batch in process 1" in unsaid
+    assert "vijax.data.own_part(source, N)" in unsaid
+    assert alone.startswith("mesh: expected the devices of all 2 processes")
+    assert "another first batch in process 1" in unlike
+    assert same == [50.0] * 8
+    assert parts == [50.0, 50.0, 50.0, 48.0] * 2
+    assert distance < 1e-9
+
+
 @pytest.mark.slow
 def test_documents_in_shards_on_two_processes(tmp_path):
     """Each reads its half of a batch, of each length."""
@@ -425,3 +470,38 @@ def test_the_processes_of_no_cluster_are_asked_for(monkeypatch):
         ValueError, match=r"^coordinator: expected a cluster that JAX detects.*num_processes=2, .*must be defined"
     ):
         vi.scale.initialize(num_processes=2)
+
+
+WRONG = ["10.0.0.1", "host", "host:", ":1234", "host:port", "host:0", "host:65536", "::1", "::1:1234", "", "a:1:2"]
+
+
+@pytest.mark.parametrize("address", WRONG)
+def test_an_address_without_a_port_is_refused_before_jax_reads_it(address, monkeypatch):
+    """JAX ended with an IndexError."""
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **__: pytest.fail("JAX was asked"))
+    with pytest.raises(
+        ValueError, match=r"^coordinator: expected an address and a port, HOST:PORT, got '.*10.0.0.1:1234"
+    ):
+        vi.scale.initialize(address, 2, 0)
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", address or "host")
+    with pytest.raises(ValueError, match=r"^JAX_COORDINATOR_ADDRESS: expected an address and a port"):
+        vi.scale.initialize(num_processes=2, process_id=0)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:1234", "host.example:65535", "[::1]:1234"])
+def test_addresses_with_a_port_are_taken(address, monkeypatch):
+    asked = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *given, **more: asked.append(given))
+    vi.scale.initialize(address, 2, 0)
+    assert asked == [(address, 2, 0)]
+
+
+@pytest.mark.parametrize("command", [["fit", "lda"], ["resume", "runs/lda-1"]])
+@pytest.mark.parametrize("option", [["--coordinator", "h:1"], ["--num-processes", "2"], ["--process-id", "0"]])
+def test_an_option_of_several_processes_needs_the_word_that_there_are_several(command, option, capsys):
+    """Alone it was passed over."""
+    pytest.importorskip("tyro")
+    from vijax.app.cli import main
+
+    assert main([*command, *option]) == 2
+    assert f"{option[0]}: expected --distributed beside it" in capsys.readouterr().err

@@ -44,7 +44,6 @@ def of_name(name, eta, corpus):
         return vi.models.lda(4, SIZE, eta=eta), corpus
     if name == "ctm":
         return vi.models.ctm(4, SIZE, eta=eta, estep=QUICK, num_samples=16), corpus
-    pytest.importorskip("formulae")
     table = {"party": np.repeat(["L", "R"], corpus.num_documents // 2)}
     start, content = ("anchors", "party") if name == "content" else (name, None)
     model = vi.stm(4, corpus, table, "~ party", content=content, eta=eta, start=start, estep=QUICK, num_samples=16)

@@ -12,6 +12,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax import constrain
 from vijax.adapters.found import Found, free_variables, interval_of
+from vijax.adapters.numpyro_data import check_missing_as_unknown, check_observed, missing_in, require_run
 from vijax.checks import require
 from vijax.constrain import Constraint
 from vijax.contract.model import Model
@@ -41,7 +42,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
       A density of the continuous sites, for `vijax.auto` and every algorithm that fits densities.
 
     Raises:
-      ValueError: nothing is unknown; a plate takes a subsample; a site is a `numpyro.param`; a support is none of
+      ValueError: nothing is unknown, or only discrete sites are; data that are missing, or outside of the support of
+        their site; `obs_mask`; a plate takes a subsample; a site is a `numpyro.param`; a support is none of
         vijax's, or changes with other sites' values; a discrete site has too many values, or batches without plates.
       ImportError: NumPyro is not installed; for discrete sites, funsor.
 
@@ -60,15 +62,35 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """
     require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
     bound = functools.partial(model, *args, **kwargs)
-    runs = [run(bound, jax.random.key(i)) for i in range(RUNS)]
+    missing = missing_in(model, args, kwargs)
+    try:
+        runs = [run(bound, jax.random.key(i)) for i in range(RUNS)]
+    except ValueError as error:
+        require_run(error, missing)
+        raise
     for sites in runs:
         check_kinds(sites)
+        check_missing_as_unknown(sites)
+    check_observed(runs, missing)
+    _check_some_continuous(runs[0])
     variables = free_variables("model", [continuous(sites) for sites in runs])
     if discrete(runs[0]):
         check_enumerable(runs[0])
         return density(variables, _summed(bound, runs[0]))
     made = density(variables, _plain(bound), derived=_derived(bound, deterministic(runs[0])))
     return with_prior(made, _prior(bound, list(variables)))
+
+
+def _check_some_continuous(sites: Sites) -> None:
+    """Raises ValueError where all that is unknown is discrete: once that is summed out, there is nothing to fit."""
+    require(
+        bool(continuous(sites)) or not discrete(sites),
+        "model",
+        "a continuous unknown, whose posterior is fitted",
+        f"discrete ones alone, {discrete(sites)}",
+        "They are summed out, and no fit is needed: numpyro.contrib.funsor.infer_discrete(model, "
+        "first_available_dim=-1, temperature=1, rng_key=key) draws them from their exact posterior.",
+    )
 
 
 def _plain(model: Callable[[], Any]) -> Callable[[Values], Any]:

@@ -17,6 +17,7 @@ from vijax.app.kinds.rating_tables import has_ratings, liked
 from vijax.app.kinds.tables import are_wide
 from vijax.app.settings.sections import dialect_of
 from vijax.app.settings.typed_toml import ConfigError, flatten
+from vijax.data.formulas.tokens import quoted
 from vijax.data.read import guess_format
 from vijax.data.reading.checks import Notes, nearest
 from vijax.data.reading.download import fetch, is_url
@@ -191,10 +192,10 @@ def _of_formula(found: list[Column], facts: list[str], data: str, said: Mapping[
         return Look(facts, settings)
     target = _target(found, "real", data, "glmm")
     others = [c for c in found if c is not target and c.distinct > 1 and not c.identifies and not c.missing]
-    quoted = lambda column: column.name if column.name.isidentifier() else f"`{column.name}`"
-    terms = [quoted(c) for c in others if c.values is not None or c.distinct <= MOST_CLASSES]
-    groups = [f"(1 | {quoted(c)})" for c in others if c.values is None and MOST_CLASSES < c.distinct <= c.number / 2]
-    settings["model.formula"] = f"{quoted(target)} ~ {' + '.join([*terms, *groups]) or '1'}"
+    terms = [quoted(c.name) for c in others if c.values is not None or c.distinct <= MOST_CLASSES]
+    many = [c for c in others if c.values is None and MOST_CLASSES < c.distinct <= c.number / 2]
+    groups = [f"(1 | {quoted(c.name)})" for c in many]
+    settings["model.formula"] = f"{quoted(target.name)} ~ {' + '.join([*terms, *groups]) or '1'}"
     return Look(facts, settings, {"model.formula": "The last column of numbers by all others; change it at will."})
 
 

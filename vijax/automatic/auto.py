@@ -23,7 +23,7 @@ from vijax.automatic.report import Ended, Report, as_fit, as_mixture
 from vijax.automatic.target import MANY_ROWS, Target
 from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, stage_of
 from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
-from vijax.checks import check_key, require, require_integers
+from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.constrain import real
 from vijax.contract.model import Model
 from vijax.fitting.fit_arguments import check_not_forked
@@ -113,6 +113,7 @@ def auto(
     """
     check_model(model)
     check_not_forked()
+    require_on_host("vijax.auto", data, key, model.hyper, model.form.given)
     check_key(key)
     given = {"num_starts": num_starts, "max_gradients": max_gradients}
     require_integers(**{name: value for name, value in given.items() if value is not None})

@@ -29,7 +29,7 @@ from vijax.automatic.modes import Searched, find_modes, with_bounds
 from vijax.automatic.report import Ended, as_fit
 from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Stage, Watcher, check_stage
-from vijax.checks import check_key, require, require_integers
+from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
 from vijax.fitting.fit_arguments import check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
@@ -97,6 +97,7 @@ def dadvi(
     """
     check_model(model)
     check_not_forked()
+    require_on_host("vijax.dadvi", data, key, model.hyper, model.form.given)
     check_key(key)
     require_integers(2, num_draws=num_draws)
     log_density_of(model, "Use vijax.auto.")

@@ -14,6 +14,7 @@ from vijax.data.read import load_bag_of_words as load_bag_of_words
 from vijax.data.read import read as read
 from vijax.data.reading.checks import DataError as DataError
 from vijax.data.streams.documents import shards as shards
+from vijax.data.streams.own_part import own_part as own_part
 from vijax.data.streams.rows import rows as rows
 from vijax.data.streams.stream import stream as stream
 from vijax.data.synthetic import lda_corpus as lda_corpus

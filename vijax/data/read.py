@@ -295,7 +295,7 @@ def columns_beside(source: Any, column: str | None, format: str | None = None, d
         names = column_names(source)
         return {} if names is None else {name: column_values(source[name]) for name in _kept(names, column)}
     path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
-    if kind_of(path) != "a file":
+    if kind_of(path) not in ("a file", "a folder") or is_corpus_folder(path):
         return {}
     with naming(path):
         kind = format or guess_format(path, column)

@@ -214,7 +214,7 @@ def _write(
     columns = dict(zip(("ids", "counts"), lists, strict=True))
     columns |= {name: arrow.array(list(strings), arrow.string()) for name, strings in beside.items()}
     table = arrow.table(columns).replace_schema_metadata(said)
-    write_atomically(target, lambda file: parquet.write_table(table, file))
+    write_atomically(target, lambda file: parquet.write_table(table, file, write_page_checksum=True))
 
 
 def _summary(counted: Path) -> tuple[list[str], np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from vijax.files import checksum, own_folder, storable, write_arrays
+from vijax.files import check_declared_sizes, checksum, own_folder, storable, write_arrays
 from vijax.scale.arrays import Rows
 from vijax.scale.row_files import StoredRows
 from vijax.scale.stored import stored
@@ -129,8 +129,10 @@ def _read(path: Path) -> tuple[int, dict[str, Any], list[dict[str, Any]], list[A
     try:
         if not zipfile.is_zipfile(path):  # for other files NumPy says that the reader should trust them
             raise CheckpointError(f"{path}: the checkpoint is truncated or corrupt (it is no whole .npz file)")
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with path.open("rb") as raw:
+            check_declared_sizes(raw)
+            with np.load(raw, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
         meta = json.loads(arrays.pop("meta").tobytes())
         if meta["format"] != FORMAT:
             raise CheckpointError(f"{path}: format {meta['format']} of another vijax; this one reads format {FORMAT}")

@@ -18,7 +18,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax import tree
 from vijax.arguments import Positive, Size
-from vijax.checks import check_key
+from vijax.checks import check_key, require_on_host
 from vijax.fitting.fit_arguments import (
     check_batches,
     check_hyper,
@@ -167,7 +167,8 @@ def fit(
 
     Raises:
       ValueError: an argument that makes no sense; a state that was fitted to other words; data that are not finite;
-        minibatches under steps of size one.
+        minibatches under steps of size one; a call within `jax.jit` or `jax.vmap`, which `alg.init` and `alg.step` are
+        made for.
       DivergedError: see `throw`.
       RuntimeError: the process was forked from one that had fitted something; XLA would hang.
 
@@ -189,6 +190,7 @@ def fit(
             f"alg: expected an algorithm, got {type(alg).__name__}. Choose one: vijax.fit(vijax.svi(model), ...)."
         )
     check_not_forked()
+    require_on_host("vijax.fit", data, key, state, hyper, alg.spec.model.hyper, alg.spec.model.form.given)
     check_key(key)
     check_whole(alg)
     if mesh is None:
@@ -217,6 +219,7 @@ def fit(
     usual = most_steps(loader, is_seen)  # of a short run too: it shares the program of a long one
     length = min(steps_per_chunk or usual, max(total, usual))
     rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
+    where.require_alike_streams(loader)
     state = where.shared(state, key=jax.random.key_data(key), steps=total, batches=loader.steps_per_epoch, chunk=length)
     there = where.algorithm(shared, loader)
     steps = runs if there is shared else there if restarts == 1 else many(there, restarts)

@@ -22,6 +22,8 @@ from vijax.data.minibatch import Share, Shared
 from vijax.data.reading.checks import fail
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
+from vijax.data.streams.foreign import adopted
+from vijax.data.streams.own_part import OwnPartLoader
 from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
 from vijax.data.streams.rows import Rows
@@ -225,8 +227,8 @@ def as_loader(
     Args:
       data: a `Loader`, whose batches are not checked; a source of batches (`vijax.data.stream`); a corpus, anything
         that `vijax.data.read` reads, or `vijax.data.shards`, for models of documents; else `vijax.data.rows`, or a
-        pytree of arrays with one leading axis of groups, for a model of one group any arrays or None; None for a model
-        that has its data.
+        pytree of arrays (tensors of other libraries are made arrays) with one leading axis of groups, for a model of
+        one group any arrays or None; None for a model that has its data.
       model: the model that reads the data.
       batch_size: groups a step; None takes the whole set, or for documents `usual_size(data, usual_words)` where
         `usual_words` is given.
@@ -235,15 +237,17 @@ def as_loader(
       usual_words: words of a step of an algorithm of many small steps.
 
     Raises:
-      ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
-        a check of their own decide that by it), numbers that do not fit into the types that the model reads
-        (`vijax.contract.intake`), a batch larger than the set, or more words than the model has.
+      ValueError: a loader or a data set of another library; no arrays of numbers, leading axes that differ, an empty
+        set, numbers that are not finite (models with a check of their own decide that by it), numbers that do not fit
+        into the types that the model reads (`vijax.contract.intake`), a batch larger than the set, or more words than
+        the model has.
 
     Warns where documents have fewer words than the model.
     """
     data = model.form.given if data is None else data
     if hasattr(data, "batches"):
-        return data if hasattr(data, "steps_per_epoch") else stream_loader(data, model)
+        return data if hasattr(data, "steps_per_epoch") else _of_stream(data, model)
+    data = adopted(data)
     if model.form.documents is not None:
         corpus = _documents(data, model.form.documents)
         _check_batch_size(batch_size, corpus.num_documents)
@@ -275,6 +279,11 @@ def as_loader(
     # Locals that are carried from step to step have a row for each group of the batch, and no padding.
     whole = total if model.locals.carried else padded_size(total)
     return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None, kinds=tuple(kinds))
+
+
+def _of_stream(source: Any, model: Model) -> Loader:
+    loader = stream_loader(source, model)
+    return OwnPartLoader(loader.source, model) if loader.source.is_part else loader
 
 
 def all_groups(data: Any, model: Model) -> PyTree:

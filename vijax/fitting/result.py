@@ -14,6 +14,7 @@ from vijax.checks import check_key, require, require_integers
 from vijax.contract import describe
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import for_score, taken
+from vijax.data.schema.schema import Schema
 from vijax.families import Family, Point, Product
 from vijax.fitting import judge
 from vijax.fitting.status import skipped_text
@@ -49,6 +50,12 @@ class Fit(NamedTuple):
 
     def __repr__(self) -> str:
         return describe.of_fit(self)
+
+    @property
+    def schema(self) -> Schema | None:
+        """The columns of the table that the model was made of, and what each was taken for: later tables are read by
+        it. None for models of arrays."""
+        return self.alg.spec.model.queries.get("schema")
 
     @property
     def posterior(self) -> Product:

@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 from vijax import tree
 from vijax.algorithms import cavi
 from vijax.arguments import Size
-from vijax.checks import check_key, require, require_integers
+from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
 from vijax.families import MarkovChain, Product
 from vijax.fitting.fingerprint import of_words
@@ -106,6 +106,7 @@ def grow(
     >>> int(fit.trace["in_use"][-1]), sorted(fit.posterior["components"].mean()[:3, 0].round().astype(int).tolist())
     (3, [-9, 0, 9])
     """
+    require_on_host("vijax.grow", data, key)
     check_key(key)
     require_integers(start=start, most=most, patience=patience, laps_each=laps_each)
     size = max(LEAST_SLOTS, 1 << (2 * start - 1).bit_length()) if slots is None else slots

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.checks import require
+from vijax.numerals import told
 
 NUMBERS, LARGEST = 1 << 25, 1 << 17  # numbers of all draws; and of one draw
 MOST_SHOWN = 40  # rows of a printed table
@@ -52,13 +53,19 @@ class Summary:
     def __repr__(self) -> str:
         shown = [*self.names[:MOST_SHOWN]]
         rows = [["", *self.columns()]]
-        rows += [[name, *(f"{x[i]:.4g}" for x in self.columns().values())] for i, name in enumerate(shown)]
+        spreads = self._spreads()
+        rows += [[name, *(told(x[i], spreads[i]) for x in self.columns().values())] for i, name in enumerate(shown)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
         left = len(self.names) - len(shown)
         more = [f"... and {left:,} more numbers: to_frame() has all of them"] if left else []
         known = f"by {self.num_draws:,} draws of q: means are known to {self.num_draws**-0.5:.2g} of their sds"
         return "\n".join([*lines, *more, known])
+
+    def _spreads(self) -> np.ndarray:
+        """The lengths that the digits of each row show: its deviation, or half of its interval if that is less."""
+        half = 0.5 * (np.asarray(self.high) - np.asarray(self.low))
+        return np.where((half > 0) & (half < self.sd), half, self.sd)
 
 
 def usual_draws(size: int) -> int:

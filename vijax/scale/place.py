@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
 from vijax.data.minibatch import Share
 from vijax.inference.compose import Algorithm, of_spec
@@ -20,7 +21,7 @@ from vijax.inference.wrappers.beside import Warm
 from vijax.inference.wrappers.wrapper import wrap
 from vijax.scale import arrays, watch
 from vijax.scale.devices import checked
-from vijax.scale.processes import agreed, from_first, require_alike
+from vijax.scale.processes import agreed, digest_of, form_of, from_first, require_alike
 from vijax.scale.row_files import StoredRows
 from vijax.scale.split_parts import by_split_part, joined, places_of, sliced
 from vijax.scale.steps import on_mesh
@@ -50,6 +51,10 @@ class Here:
     def state(self, state: Any) -> Any:
         """A state put there."""
         return state
+
+    def require_alike_streams(self, loader: Any) -> None:
+        """Raises ValueError where processes stream what does not go together."""
+        require_no_part(loader, jax.process_count())
 
     def shared(self, state: Any, **said: Any) -> Any:
         """A state from which all processes begin; `said` is what they must agree on."""
@@ -136,6 +141,16 @@ class There:
         others = jax.tree.map(lambda _: whole, state._replace(states=None))
         return self._put(self._with(state, runs), others._replace(states=places))
 
+    def require_alike_streams(self, loader: Any) -> None:
+        """See `Here`. Of own parts the first batches have one form; else they are the same."""
+        if not self.reads_own:
+            require_no_part(loader, jax.process_count())
+        if self.is_shared and hasattr(loader, "is_stream"):
+            (first,) = loader.batches(0, 1)
+            told = form_of(first) if is_part(loader) else digest_of(first)
+            remedy = OTHER_FORM if is_part(loader) else OTHER_BATCHES
+            require_alike("data", {"first batch": told}, remedy)
+
     def shared(self, state: Any, **said: Any) -> Any:
         """See `Here`. What is whole in every process is that of process 0: another machine may round otherwise."""
         if not self.is_shared:
@@ -212,6 +227,30 @@ def with_tables(run: Any, tables: tuple[Any, Any] | None) -> Any:
     local, warm = tables or (None, None)
     rest = {name: x for name, x in run.beside.items() if name != Warm.name}
     return run._replace(local=local, beside=rest if warm is None else {**rest, Warm.name: warm})
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+OTHER_BATCHES = (
+    "Have every process stream the same batches, of which each uses its share. Where each streams its own part of the "
+    "data, say so: vijax.data.own_part(source, N), N being the number of groups of all together."
+)
+OTHER_FORM = "Have every process stream batches of one size and one form."
+
+
+def is_part(loader: Any) -> bool:
+    """True for a stream of which each process gives its own part."""
+    return hasattr(loader, "is_stream") and loader.source.is_part
+
+
+def require_no_part(loader: Any, processes: int) -> None:
+    """Raises ValueError for a part of a stream that would be fitted by itself."""
+    require(
+        processes == 1 or not is_part(loader),
+        "mesh",
+        f"the devices of all {processes} processes, each with its own part of the stream",
+        "none, or another mesh",
+        "Give mesh=vijax.scale.mesh().",
+    )
 
 
 # --- padding --------------------------------------------------------------------------------------------------------

@@ -48,9 +48,10 @@ def initialize(
       **more: other arguments of `jax.distributed.initialize`.
 
     Raises:
-      ValueError: only some of the three are given, and JAX detects no cluster.
+      ValueError: only some of the three are given, and JAX detects no cluster; an address without a port.
       RuntimeError: it is called twice, or JAX has computed something before.
     """
+    _check_address(coordinator)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
         more = {"heartbeat_timeout_seconds": HEARTBEAT_S, **more}
@@ -71,6 +72,20 @@ def initialize(
         undo()
     if before is not None:  # JAX takes SIGTERM, and does nothing with it that vijax would see
         signal.signal(signal.SIGTERM, before)
+
+
+def _check_address(coordinator: str | None) -> None:
+    """Raises ValueError for an address without a port, also where the environment has it: JAX would index beyond its
+    parts."""
+    name = "coordinator" if coordinator is not None else "JAX_COORDINATOR_ADDRESS"
+    address = coordinator if coordinator is not None else os.environ.get(name)
+    if address is None or (address == "" and coordinator is None):  # JAX takes an empty variable for none
+        return
+    host, colon, port = address.rpartition(":")
+    is_port = port.isdecimal() and len(port) < 6 and 0 < int(port) < 1 << 16
+    is_host = bool(host) and (":" not in host or (host.startswith("[") and host.endswith("]")))
+    remedy = "Name any free port of process 0, the same in every process, such as 10.0.0.1:1234."
+    require(bool(colon) and is_port and is_host, name, "an address and a port, HOST:PORT", repr(address), remedy)
 
 
 def _end(text: str) -> None:
@@ -94,7 +109,10 @@ def texts(mine: str, most: int = 2048) -> list[str]:
     return [bytes(row).rstrip(b"\0").decode(errors="ignore") for row in multihost_utils.process_allgather(given)]
 
 
-def require_alike(argument: str, said: Mapping[str, Any]) -> None:
+USUAL_REMEDY = "Give all the same; they read their own parts of a batch by themselves."
+
+
+def require_alike(argument: str, said: Mapping[str, Any], remedy: str = USUAL_REMEDY) -> None:
     """Raises ValueError, in every process, where what they say differs: in silence they would wait for each other for
     ever, or fit a mixture of several data sets."""
     heard = [json.loads(text) for text in texts(json.dumps({name: _short(value) for name, value in said.items()}))]
@@ -105,13 +123,27 @@ def require_alike(argument: str, said: Mapping[str, Any]) -> None:
         argument,
         "the same arguments and data in every process",
         f"another {name} in process {k} than in process 0",
-        "Give all the same; they read their own parts of a batch by themselves.",
+        remedy,
     )
 
 
 def from_first(tree: Any) -> Any:
     """A tree of arrays as process 0 has it: others may have rounded otherwise."""
     return multihost_utils.broadcast_one_to_all(jax.tree.map(np.asarray, tree))
+
+
+def digest_of(tree: Any) -> str:
+    """A few letters that tell the numbers and the form of a tree of arrays from those of others."""
+    found = hashlib.sha256(form_of(tree).encode())
+    for leaf in jax.tree.leaves(tree):
+        found.update(np.ascontiguousarray(leaf).tobytes())
+    return found.hexdigest()[:16]
+
+
+def form_of(tree: Any) -> str:
+    """The shapes and types of a tree of arrays, as text."""
+    each = [f"{np.asarray(x).dtype}{list(np.shape(x))}" for x in jax.tree.leaves(tree)]
+    return f"{jax.tree.structure(tree)} {' '.join(each)}"
 
 
 def _short(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.files import checksum, storable, write_arrays
+from vijax.files import check_declared_sizes, checksum, storable, write_arrays
 
 
 class StoredRows:
@@ -97,7 +97,9 @@ class StoredRows:
     def _read(self, start: int, stop: int) -> np.ndarray:
         path = self._path(start)
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw:
+                check_declared_sizes(raw)
+                file = np.load(raw, allow_pickle=False)
                 block, expected = file["rows"].view(self.dtype), str(file["checksum"])
         except Exception as error:  # zip, zlib and NumPy raise errors of some twenty types
             raise self._damaged(path, str(error) or type(error).__name__) from error

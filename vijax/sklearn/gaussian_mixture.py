@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Literal
 
+import jax
 import numpy as np
 
 from vijax.algorithms import cavi, em, svi
@@ -13,12 +15,14 @@ from vijax.families import Dirichlet, Product
 from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
 from vijax.inference.update import kl
-from vijax.models.emission import Emission, blurred
+from vijax.models.emission import Emission, around, blurred
 from vijax.models.formulas.weighted import mean_and_spread
 from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.sklearn.mixtures import InPartsMixture, MixtureEstimator
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import estimator
+from vijax.sklearn.parts.base import by_row, estimator
+from vijax.sklearn.parts.far import ROUNDS, given_classes, is_lost, may_lose, moments
+from vijax.sklearn.parts.rows import Fitted
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 
@@ -39,11 +43,15 @@ class GaussianComponents:
         own: Any = self
         return self._components(own.n_components, dim)
 
+    def _places(self) -> Any:
+        """The places from which means are described."""
+        return 0.0
+
     def _describe(self, bounds: np.ndarray) -> None:
         super()._describe(bounds)  # type: ignore[misc]
         own: Any = self
         kind, point = self.covariance_type, own.fit_.estimates["components"].mean()
-        self.means_ = kinds.means_of(kind, point)
+        self.means_ = kinds.means_of(kind, point) + self._places()
         self.precisions_ = kinds.precisions_of(kind, point)
         self.covariances_ = kinds.covariances_of(kind, self.precisions_)
         self.precisions_cholesky_ = kinds.cholesky_of(kind, self.precisions_)
@@ -101,6 +109,8 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
       weights_, means_, covariances_, precisions_, precisions_cholesky_: the estimates.
       converged_, n_iter_: whether the fit converged, and its steps.
       lower_bound_, lower_bounds_: mean log likelihood of a row, at the last step and at each.
+      places_: None; or (K, D), where a component is so far from zero, for its spread, that rounding would hide it: then
+        the means in `fit_` are differences from these places.
       fit_: the `vijax.Fit`.
 
     >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
@@ -111,6 +121,8 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
 
     _: dataclasses.KW_ONLY
     means_init: Any = None
+    _classes = None  # probabilities of classes from which a fit begins again
+    places_ = None
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion: lower is better."""
@@ -124,19 +136,53 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
         return kinds.num_parameters(self.covariance_type, *self.means_.shape)
 
     def _algorithm(self) -> Algorithm:
-        return em(mixture(self.emission_, init=self._start(), prior_as_point=True), update=kl())
+        start = self._start() if self._classes is None else given_classes(self._classes)
+        return em(mixture(self.emission_, init=start, prior_as_point=True), update=kl())
+
+    def _emission(self, dim: int) -> Emission:
+        found = super()._emission(dim)
+        return found if self.places_ is None else around(found, self.places_)
+
+    def _places(self) -> Any:
+        return 0.0 if self.places_ is None else self.places_
+
+    def _begin(self, X: np.ndarray) -> None:
+        self.places_ = self._classes = None
+
+    def _improved(self, found: Fitted, X: np.ndarray, weights: np.ndarray) -> Fitted:
+        """A component that is too far from zero for its spread is fitted again, from a place near it: see
+        `vijax.models.emission.around`. A tied covariance is of all rows, and needs none."""
+        noise = float(self.reg_covar)
+        if self.covariance_type == "tied" or not may_lose(X, noise):
+            return found
+        steps = found.n_iter
+        for _ in range(ROUNDS):
+            probs = by_row(functools.partial(_classes_by, found.fit), X)
+            known = moments(X, probs, weights, self.covariance_type, noise)
+            if not is_lost(known, self._places()):
+                break
+            self.places_, self._classes = known.mean, probs
+            found = self._found(X, weights, None, 1)
+            steps += found.n_iter
+        self._classes = None
+        return found._replace(n_iter=steps)
 
     def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
         """The prior, which EM reads only where a start leaves a component without rows."""
         dim, kind = X.shape[1], self.covariance_type
         mean, sd = mean_and_spread(X, weights)
         spread = kinds.identity(kind, dim) * max(float((sd**2).mean()), 1e-12)
-        settings = kinds.Settings(mean, 0.01, dim + 2.0, (dim + 2.0) * spread)
+        settings = kinds.Settings(mean - self._places(), 0.01, dim + 2.0, (dim + 2.0) * spread)
         components = kinds.emission_of(kind, self.n_components, dim, settings).prior
         return Product({"components": components, "weights": Dirichlet.from_concentration(np.ones(self.n_components))})
 
     def _describe(self, bounds: np.ndarray) -> None:
         super()._describe(bounds / self.fit_.trace["num_groups"][-1])
+
+
+def _classes_by(fit: Any, rows: Any) -> Any:
+    """Probabilities of the components of rows."""
+    return fit.locals(rows, key=jax.random.key(0))["z"].probs
 
 
 @estimator

@@ -18,12 +18,13 @@ from vijax.checks import require, require_integers
 from vijax.families import Dirichlet, Product
 from vijax.inference.compose import Algorithm
 from vijax.inference.update import kl
-from vijax.models.emission import Emission, blurred, poisson
+from vijax.models.emission import Emission, around, blurred, poisson
 from vijax.models.series.hmm import hmm
 from vijax.models.series.sequences import path
 from vijax.sklearn.parts import covariances as kinds
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, padded, size_with_padding
-from vijax.sklearn.parts.rows import InParts, check_counts, fit_rows, prior_of_rates, weights_allowed
+from vijax.sklearn.parts.far import ROUNDS, is_lost, may_lose, moments
+from vijax.sklearn.parts.rows import Fitted, InParts, check_counts, fit_rows, prior_of_rates, weights_allowed
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
 
@@ -57,6 +58,7 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
       startprob_, transmat_: probabilities of the first state, and of the next (columns) given each (rows).
       means_, covariances_: for Gaussian emissions; rates_: for Poisson emissions.
       converged_, n_iter_, lower_bound_: whether the fit converged, its steps, and the bound on log p(X).
+      places_: as of `GaussianMixture`, for states.
       fit_: the `vijax.Fit`.
 
     >>> X = np.concatenate([np.zeros((20, 1)), np.full((15, 1), 9.0), np.zeros((5, 1))])
@@ -78,6 +80,7 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
     tol: NotNegative = 1e-4
     n_init: Size = 1
     random_state: Any = None
+    places_ = None
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
         """Fits the model to sequences X one below the other, (steps, features), of these lengths; y is ignored. A
@@ -89,15 +92,43 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
         self._check_settings()
         X = self._checked(X, reset=True)
         sequences = in_sequences(X, lengths)
+        self.places_ = None
         with enable_x64(True):
-            settings = (key_of(self.random_state), self.max_iter, self.tol * len(X) / len(sequences[0]), self.n_init)
-            found = fit_rows(self._algorithm(X.shape[1]), sequences, *settings, {"prior": self._prior(X)}, least=1)
+            key = key_of(self.random_state)
+            found = self._found(X, sequences, key)
+            for _ in range(ROUNDS):
+                places = self._places_of(X, sequences, found.fit)
+                if places is None:
+                    break
+                self.places_ = places
+                found = self._found(X, sequences, key)  # of the same key: the states have the same numbers
             self.fit_ = found.fit
             self._describe()
         self.lower_bound_ = float(found.bounds[-1])
         self._keep(found.fit, found.converged, found.n_iter)
         self.n_samples_seen_ = len(sequences[0])  # `partial_fit` goes on from here
         return self
+
+    def _found(self, X: np.ndarray, sequences: Any, key: Any) -> Fitted:
+        tol = self.tol * len(X) / len(sequences[0])
+        hyper = {"prior": self._prior(X)}
+        alg = self._algorithm(X.shape[1])
+        return fit_rows(alg, sequences, key, self.max_iter, tol, self.n_init, hyper, least=1)
+
+    def _places_of(self, X: np.ndarray, sequences: Any, fit: Any) -> np.ndarray | None:
+        """Places near the states, where rounding hides the spread of one (see `vijax.models.emission.around`). A prior
+        of variances keeps them too wide for that."""
+        noise = float(self.reg_covar)
+        is_open = self.emission == "gaussian" and self.inference == "em" and self.covariance_type != "tied"
+        if not is_open or not may_lose(X, noise):
+            return None
+        laws = fit.locals(padded(sequences, least=1), key=jax.random.key(0))["z"]
+        probs = np.asarray(laws.probs)[: len(sequences[0])][sequences[1]]
+        known = moments(X, probs, np.ones(len(X)), self.covariance_type, noise)
+        return known.mean if is_lost(known, self._origins()) else None
+
+    def _origins(self) -> Any:
+        return 0.0 if self.places_ is None else self.places_
 
     @available_if(InParts._has_posterior)
     def partial_fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
@@ -160,7 +191,8 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
     def _emission(self, dim: int) -> Emission:
         if self.emission == "poisson":
             return weights_allowed(poisson(self.n_components, dim))
-        return blurred(kinds.emission_of(self.covariance_type, self.n_components, dim), float(self.reg_covar))
+        made = blurred(kinds.emission_of(self.covariance_type, self.n_components, dim), float(self.reg_covar))
+        return made if self.places_ is None else around(made, self.places_)
 
     def _model(self, dim: int) -> Any:
         return hmm(self._emission(dim), prior_as_point=True)
@@ -175,7 +207,7 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
             components: Any = prior_of_rates(size, X)
         else:
             covariance = kinds.covariance_of_data(kind, X, np.ones(len(X))) + self.reg_covar * kinds.identity(kind, dim)
-            settings = kinds.Settings(X.mean(axis=0), 1.0, float(dim), covariance)
+            settings = kinds.Settings(X.mean(axis=0) - self._origins(), 1.0, float(dim), covariance)
             components = kinds.emission_of(kind, size, dim, settings).prior
         initial = Dirichlet.from_concentration(np.full(size, float(self.startprob_prior)))
         rows = Dirichlet.from_concentration(np.full((size, size), float(self.transmat_prior)))
@@ -188,7 +220,7 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
         if self.emission == "poisson":
             self.rates_ = np.array(point)
             return
-        self.means_ = kinds.means_of(self.covariance_type, point)
+        self.means_ = kinds.means_of(self.covariance_type, point) + self._origins()
         precisions = kinds.precisions_of(self.covariance_type, point)
         self.covariances_ = kinds.covariances_of(self.covariance_type, precisions)
 

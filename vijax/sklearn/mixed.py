@@ -97,7 +97,7 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
       model_: the `vijax.glmm`.
       fit_: the `vijax.Fit`.
 
-    >>> import pytest; pandas = pytest.importorskip("pandas"); _ = pytest.importorskip("formulae")
+    >>> import pytest; pandas = pytest.importorskip("pandas")
     >>> rng = np.random.default_rng(0)
     >>> table = pandas.DataFrame({"x": rng.normal(size=60), "g": np.repeat(list("abcdef"), 10)})
     >>> y = 2 * table.x + rng.normal(size=6)[np.repeat(np.arange(6), 10)] + 0.1 * rng.normal(size=60)
@@ -166,7 +166,7 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
       classes_: the classes; for "cumulative" in their order.
       summary_, verdict_, model_, fit_: as in `MixedModelRegressor`.
 
-    >>> import pytest; pandas = pytest.importorskip("pandas"); _ = pytest.importorskip("formulae")
+    >>> import pytest; pandas = pytest.importorskip("pandas")
     >>> table = pandas.DataFrame({"x": np.linspace(-3, 3, 60), "g": np.arange(60) % 6})
     >>> y = np.where(table.x + np.sin(7.0 * np.arange(60)) > 0, "yes", "no")
     >>> model = MixedModelClassifier("~ x + (1 | g)", random_state=0).fit(table, y)
@@ -198,7 +198,7 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
         elif len(self.classes_) == 2:
             self._fit_table("bernoulli", frame, numbers, sample_weight)
         else:
-            named = require_extra("pandas", "formula").Categorical.from_codes(numbers, self.classes_.astype(str))
+            named = require_extra("pandas", "sklearn").Categorical.from_codes(numbers, self.classes_.astype(str))
             self._fit_table("categorical", frame, named, sample_weight)
         return self
 

@@ -25,7 +25,7 @@ from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixtures.mixture import mixture
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
-from vijax.sklearn.parts.rows import InParts, OfCounts, fit_rows, prior_of_rates, weighed, weights_allowed
+from vijax.sklearn.parts.rows import Fitted, InParts, OfCounts, fit_rows, prior_of_rates, weighed, weights_allowed
 from vijax.xla.precision import enable_x64
 
 Start = Literal["kmeans", "k-means++", "random"]
@@ -130,24 +130,38 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
         if rows < size:
             raise ValueError(f"Expected n_samples >= n_components but got n_components = {size}, n_samples = {rows}")
         state = self.fit_.state if self.warm_start and hasattr(self, "fit_") else None
+        if state is None:
+            self._begin(X)
         with enable_x64(True):
-            self.emission_ = self._emission(X.shape[1])
-            found = fit_rows(
-                self._algorithm(),
-                X,
-                key_of(self.random_state),
-                self.max_iter,
-                self._tol_per_row(weights.sum()),
-                self.n_init if state is None else 1,
-                {"prior": self._prior(X, weights)},
-                state,
-                weights=weights,
-            )
+            starts = self.n_init if state is None else 1
+            found = self._improved(self._found(X, weights, state, starts), X, weights)
             self.fit_ = found.fit
             self._describe(found.bounds)
         self._keep(found.fit, found.converged, found.n_iter)
         self.n_samples_seen_ = float(weights.sum())  # `partial_fit` goes on from here
         return self
+
+    def _found(self, X: np.ndarray, weights: np.ndarray, state: Any, starts: int) -> Fitted:
+        """A fit from a state, or from so many starts."""
+        self.emission_ = self._emission(X.shape[1])
+        return fit_rows(
+            self._algorithm(),
+            X,
+            key_of(self.random_state),
+            self.max_iter,
+            self._tol_per_row(weights.sum()),
+            starts,
+            {"prior": self._prior(X, weights)},
+            state,
+            weights=weights,
+        )
+
+    def _begin(self, X: np.ndarray) -> None:
+        """Before a fit from the starts."""
+
+    def _improved(self, found: Fitted, X: np.ndarray, weights: np.ndarray) -> Fitted:
+        """A fit, or a better one of the same rows from where it ended."""
+        return found
 
     def _tol_per_row(self, rows: float) -> float:
         """`tol` as a change of the bound per row, of so many rows."""

@@ -18,7 +18,7 @@ from vijax.app.kinds.listing import Data, Found, Seen, Tell
 from vijax.app.kinds.networks import AmortisedAlgorithm, StructuredAlgorithm
 from vijax.app.kinds.tables import by_sequence
 from vijax.app.page import views
-from vijax.app.page.blocks import Block, Curves, Strips, Table
+from vijax.app.page.blocks import Block, Curves, Table
 from vijax.app.rows.by_row import RowScore, checked, in_blocks, in_blocks_of_sequences, of_local, sequences
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
@@ -218,8 +218,7 @@ def dynamic_describe(seen: Seen) -> list[Block]:
         *_rebuilt_steps(seen, (y, mask), np.asarray(seen.model.decoded(seen.fit, local["x"].mean()), float)),
     ]
     if several:
-        number = hmm.MOST_SHOWN
-        shown.append(Strips("Likeliest paths", names[:number], paths[:number], "Viterbi; a colour a state."))
+        shown.append(hmm.strips("Likeliest paths", names, paths))
     return shown
 
 

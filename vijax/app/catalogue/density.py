@@ -15,6 +15,7 @@ from vijax.app.kinds.density_algorithm import DensityAlgorithm, read_by
 from vijax.app.kinds.listing import Data, Listing, Seen
 from vijax.app.kinds.tables import TABLES, load_table, target, values
 from vijax.app.page.blocks import Block, Intervals, Table
+from vijax.app.page.cuts import first_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.settings.units import units_of
 from vijax.app.settings.user_code import executed, telling_where
@@ -28,9 +29,8 @@ from vijax.models.energies.density import LogDensity
 
 NOTHING = "none"
 """`data.path` of a density that reads no data."""
-MOST_ENTRIES = 2000
+MOST_ENTRIES = 20_000
 """Numbers in the table of variables."""
-MOST_DRAWN = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,11 +125,10 @@ def describe(seen: Seen) -> list[Block]:
     quantiles = np.quantile(shown, [0.05, 0.5, 0.95], axis=0)
     columns = [shown.mean(0), shown.std(0, ddof=1), *quantiles]
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns, strict=False)]
-    left = f" The first {MOST_ENTRIES:,} of {len(names):,}." if len(names) > MOST_ENTRIES else ""
-    note = units_of(seen.data.train).note(f"Of {seen.settings.num_draws:,} draws of q.{left}")
+    about = f"Of {seen.settings.num_draws:,} draws of q."
+    note = units_of(seen.data.train).note(first_of(about, MOST_ENTRIES, names, "numbers", "posterior.npz"))
     table = Table("Variables", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note)
-    first = slice(MOST_DRAWN)
-    picture = Intervals("Posterior", names[first], columns[0][first], columns[1][first], "Two sds on either side.", 0)
+    picture = Intervals("Posterior", names[:MOST_ENTRIES], columns[0], columns[1], "Two sds on either side.", 0)
     return [_trust(seen), table, picture]
 
 

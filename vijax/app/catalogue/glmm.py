@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,23 +15,26 @@ from scipy import special
 
 from vijax.app.kinds.density_algorithm import DensityAlgorithm
 from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
-from vijax.app.kinds.tables import TABLES
+from vijax.app.kinds.tables import TABLES, AllBut
 from vijax.app.page.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import given, model_section
 from vijax.app.settings.sections import dialect_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
+from vijax.data.formulas.parser import parse
 from vijax.data.reading.checks import Notes, fail
-from vijax.data.tables.columns import Columns, columns_of
+from vijax.data.schema.schema import Schema
+from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.data.tables.table_files import read_columns
-from vijax.models.formulas import coefficients, formula
+from vijax.files import write_text
+from vijax.models.formulas import coefficients, formula, modelled
 from vijax.models.formulas.glmm import Glmm, glmm
 from vijax.models.formulas.laws import LAWS
 
 Settings = model_section(
     glmm,
     "regression by a formula, with effects of groups",
-    without=("table", "priors", "weights"),
+    without=("table", "priors", "weights", "functions"),
     formula=(str, setting("y ~ x", "the formula: response ~ terms, group effects as in (x | g)")),
     weights=(str | None, setting(None, "column of weights: a row of weight 2 counts as two rows")),
     priors=(
@@ -38,25 +43,31 @@ Settings = model_section(
     ),
     num_draws=setting(1000, "draws of the posterior for tables, predictions and scores"),
 )
-MOST_SHOWN = 40
-"""Groups whose effects are drawn."""
+SCHEMA = "schema.json"
+NO_COLUMNS = Schema(())
+MOST_DRAWN = 200
+"""Groups whose effects are drawn; of more a table has all of them."""
+MOST_PRINTED = 8
+"""Groups that the screen shows, and says how many more there are."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """A table of columns of numbers and of text.
+    """A table of columns of any kind.
 
     Attributes:
-      found: the columns by name.
+      table: the columns.
       y: the response; None of rows to predict.
       train: the rows of training, where these are held out.
-      notes: remarks on the way in which the file is written.
+      notes: remarks on the way in which the file is written, and on what is modelled.
+      schema: what each column was taken for, of rows of training.
     """
 
-    found: Columns
+    table: TypedTable
     y: np.ndarray | None = None
     train: Frame | None = None
     notes: tuple[str, ...] = ()
+    schema: Schema = NO_COLUMNS
     classes: None = None
     groups: None = None
 
@@ -68,30 +79,30 @@ class Frame:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns."""
-        return tuple(self.found)
+        return tuple(self.table.columns)
 
     @property
     def num_rows(self) -> int:
         """N."""
-        return len(next(iter(self.found.values())))
+        return len(self.table)
 
     def __len__(self) -> int:
         return self.num_rows
 
-    def rows(self, places: np.ndarray) -> dict[str, np.ndarray]:
-        """Columns of some of the rows."""
-        return {name: values[places] for name, values in self.found.items()}
-
 
 # --- data ------------------------------------------------------------------------------------------------------------
 def _read(config: Any, path: str, seen: bool = True) -> Frame:
-    """The table of a file; rows to predict (`seen` False) need no response."""
-    own, text = config.data, config.model.formula
+    """The table of a file; rows to predict (`seen` False) need no response. Names of groups, and columns that the
+    formula does not name, are the exact text of the file."""
+    own = config.data
     rows, digest = (own.num_rows, own.sha256) if path == own.path else (None, None)
     notes = Notes()
-    found = read_columns(path, own.synthetic_seed, rows, dialect_of(own), digest, notes=notes)
-    formula.require_whole(formula.frame_of(found), text if seen else text.rpartition("~")[2])  # while lines are known
-    return Frame(dict(found), notes=notes.texts())
+    parsed = parse(config.model.formula, "model.formula")
+    exact = AllBut(formula.terms_in(parsed))
+    columns = read_columns(path, own.synthetic_seed, rows, dialect_of(own), digest, exact, notes)
+    table = typed_table(columns)
+    formula.require_whole(table, formula.columns_of(parsed, seen))  # while lines are known
+    return Frame(table, notes=notes.texts())
 
 
 def load(config: Any) -> Data:
@@ -101,12 +112,14 @@ def load(config: Any) -> Data:
     number = round(share * frame.num_rows)
     if share and not 0 < number < frame.num_rows:
         raise fail(config.data.path, "rows for both parts", f"{frame.num_rows} rows", "set data.held_out=0")
-    found = frame.rows(np.sort(order[number:]))
-    design = formula.read(config.model.formula, found, LAWS[config.model.family], config.model.base)
-    train = Frame(found, design.y, notes=frame.notes)
+    table = frame.table.rows(np.sort(order[number:]))
+    family = config.model.family or formula.usual_family(config.model.formula, frame.table)
+    design = formula.read(config.model.formula, table, LAWS[family], config.model.base)
+    notes = (*frame.notes, modelled.sentence(design, LAWS[family]))
+    train = Frame(table, design.y, notes=notes, schema=design.schema)
     if not number:
         return Data(train, None)
-    test = frame.rows(np.sort(order[:number]))
+    test = frame.table.rows(np.sort(order[:number]))
     return Data(train, Frame(test, design.seen(test)[0], train))
 
 
@@ -137,7 +150,8 @@ def tiles(facts: dict[str, Any]) -> dict[str, str]:
 def digest(data: Data) -> Iterator[Any]:
     """The bytes of all columns."""
     for frame in data.parts:
-        for name, values in frame.found.items():
+        for name, column in frame.table.columns.items():
+            values = column.values
             yield name.encode()
             yield "\n".join(map(str, values)).encode() if values.dtype == object else np.ascontiguousarray(values).data
 
@@ -155,8 +169,22 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     if source is None or isinstance(source, str):
         frame = _read(config, config.data.path if source is None else source, seen=False)
     else:
-        frame = Frame(dict(columns_of(source)))
-    return New(frame, {"row": np.arange(frame.num_rows), **{k: v.tolist() for k, v in frame.found.items()}})
+        frame = Frame(typed_table(source))
+    beside = {name: column.values.tolist() for name, column in frame.table.columns.items()}
+    return New(frame, {"row": np.arange(frame.num_rows), **beside}, _notes_on(frame, data, config))
+
+
+def _notes_on(frame: Frame, data: Data, config: Any) -> tuple[str, ...]:
+    """What a reader should know of rows to predict: groups that training does not have, splines that go on."""
+    rows = of_frame(config.model, data.train).design.rows_of(frame.table)
+    strangers = [f"{levels}: their effects are drawn from the law of groups." for levels in rows.new_levels]
+    return (*frame.notes, *strangers, *rows.notes)
+
+
+def _keep(folder: Path, data: Data) -> None:
+    """Writes schema.json: the columns that the formula names, what each was taken for, and its levels."""
+    outline = json.dumps(data.train.schema.to_json(), ensure_ascii=False, indent=1)
+    write_text(folder / SCHEMA, outline + "\n")
 
 
 SOURCE = TABLES._replace(
@@ -167,7 +195,7 @@ SOURCE = TABLES._replace(
     digest=digest,
     describe=described,
     check=check,
-    keep=lambda folder, data: None,
+    keep=_keep,
     kept=lambda folder: None,
     new=new,
 )
@@ -192,9 +220,9 @@ class _ByIdentity:
 
 @functools.lru_cache(maxsize=2)
 def _remembered(settings: Any, of: _ByIdentity, dtype: Any) -> Glmm:
-    priors, found = _priors(settings.priors), dict(of.frame.found)
+    priors = _priors(settings.priors)
     try:
-        return glmm(settings.formula, found, weights=settings.weights, priors=priors, **given(settings))
+        return glmm(settings.formula, of.frame.table, weights=settings.weights, priors=priors, **given(settings))
     except ValueError as error:
         if not str(error).startswith("priors: "):
             raise
@@ -225,8 +253,8 @@ def arrange(frame: Frame, settings: Any) -> dict[str, np.ndarray]:
 
 def score(seen: Seen) -> RowScore:
     """Log predictive density of each held-out row, by draws."""
-    model, frame = of_frame(seen.settings, seen.data.train), dict(seen.data.test.found)
-    each = model.log_lik(seen.fit, seen.key, seen.settings.num_draws, table=frame)
+    model = of_frame(seen.settings, seen.data.train)
+    each = model.log_lik(seen.fit, seen.key, seen.settings.num_draws, table=seen.data.test.table)
     return RowScore.of(special.logsumexp(each, axis=0) - np.log(len(each)), "row")
 
 
@@ -241,9 +269,8 @@ def describe(seen: Seen) -> list[Block]:
     quantiles = lambda x: [*map(float, np.quantile(x, [0.05, 0.5, 0.95]))]
     of = [(name, draws.named[name]) for name in model.names]
     rows = [[name, float(x.mean()), float(x.std(ddof=1)), *quantiles(x)] for name, x in of]
-    note = (
-        f"Of {seen.settings.num_draws:,} draws of q. {model.design.formula}, {model.law.name} ({model.law.link} link)."
-    )
+    what = f"{model.design.formula}, {model.law.name} ({model.law.link} link)."
+    note = f"Of {seen.settings.num_draws:,} draws of q. {what} {modelled.sentence(model.design, model.law)}"
     blocks: list[Block] = [
         Table("Verdict", ["", ""], [["verdict", seen.fit.verdict]]),
         Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
@@ -256,20 +283,29 @@ def describe(seen: Seen) -> list[Block]:
         note = "For one sd of the column; in sds of the response." if model.law.link == "identity" else FOR_ONE_SD
         blocks.append(Table("Standardised effects", ENDS, [[name, *quantiles(x)] for name, x in found.items()], note))
     for factor in model.design.factors:
-        u, names = draws.effects[factor.name], list(factor.levels)[:MOST_SHOWN]
+        u, names = draws.effects[factor.name], list(factor.levels)
         labels = [(label, level) for level in model.design.against or (None,) for label in factor.labels]
         for i, (label, level) in enumerate(labels):
-            shown = u[:, : len(names), i]
             title = f"{formula.at_level('Intercept' if label == '1' else label, level)}, by {factor.name}"
-            blocks.append(Intervals(title, names, shown.mean(0), shown.std(0), "Bars reach two sds.", 8))
+            blocks += _by_group(title, names, u[:, :, i])
     return blocks
+
+
+def _by_group(title: str, names: list[str], draws: np.ndarray) -> list[Block]:
+    """The effects of all groups: drawn where they can be told apart, else as a table."""
+    mean, sd = draws.mean(0), draws.std(0)
+    if len(names) <= MOST_DRAWN:
+        return [Intervals(title, names, mean, sd, "Bars reach two sds.", MOST_PRINTED)]
+    ends = np.quantile(draws, [0.05, 0.5, 0.95], axis=0)
+    rows = [[name, *map(float, numbers)] for name, *numbers in zip(names, mean, sd, *ends, strict=True)]
+    return [Table(title, ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, "All groups, in their order.")]
 
 
 def transform(seen: Seen, frame: Frame, tell: Tell) -> Found:
     """Predictions of rows, with intervals of 90 % of their mean and of the response; of categories the number of the
     likeliest one, and the probability of each by its name."""
     model = of_frame(seen.settings, seen.data.train)
-    found = model.predict(seen.fit, dict(frame.found), key=seen.key, num_draws=seen.settings.num_draws)
+    found = model.predict(seen.fit, frame.table, key=seen.key, num_draws=seen.settings.num_draws)
     tell(frame.num_rows)
     levels = model.design.levels
     if not levels:

@@ -22,8 +22,6 @@ from vijax.app.settings.units import covariance_of, units_of
 from vijax.inference import likelihood
 from vijax.models.emission.gaussian import normal_draw
 
-MOST_SHOWN = 40
-"""Groups whose coefficients are drawn."""
 MOST_TOLD = 8
 """Groups whose coefficients are on the screen."""
 BARS = "Bars reach two standard deviations."
@@ -67,13 +65,13 @@ def describe(seen: Seen) -> list[Block]:
     mean, deviation = turn @ centre, _deviations(turn, cov)
     q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
     value, spread = np.asarray(q.mean(), float) @ turn.T, _deviations(turn, np.asarray(q.cov, float))
-    names = list(train.group_names or ("all",))[:MOST_SHOWN]
+    names = list(train.group_names or ("all",))
     blocks: list[Block] = [
         Table("Population", ["", "mean", "deviation of groups"], list(zip(columns, mean, deviation, strict=True)))
     ]
     for d, column in enumerate(columns):
-        title, shown = f"{column}, by {train.group or 'group'}", slice(len(names))
-        blocks.append(Intervals(title, names, value[shown, d], spread[shown, d], BARS, MOST_TOLD))
+        title = f"{column}, by {train.group or 'group'}"
+        blocks.append(Intervals(title, names, value[:, d], spread[:, d], BARS, MOST_TOLD))
     return blocks
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,15 +14,16 @@ from vijax.app.kinds.emissions import EmissionConfig
 from vijax.app.kinds.listing import Data, Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
 from vijax.app.page.blocks import Block, Course, Heat, Strips, Table
+from vijax.app.page.cuts import first_of
 from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
-from vijax.app.rows.forecasts import forecasts
+from vijax.app.rows.forecasts import forecasts, longest_of_first
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import grow
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales, units_of
 from vijax.arguments import whole
 
-MOST_SHOWN, MOST_PATHS = 12, 6
+MOST_SHOWN = 12
 """Sequences whose states are drawn: of one chain, of each of several."""
 MOST_STEPS, MOST_COLUMNS = 400, 4
 """Steps and columns of the one sequence that is drawn with its columns."""
@@ -73,9 +75,15 @@ def describe(seen: Seen) -> list[Block]:
         Heat("Transitions", states, states, transition[np.ix_(held, held)], STAYING, True),
         *course(seen, y, mask, paths, np.asarray(z.probs)),
         *forecasts(seen),
-        Strips("Likeliest paths", names[:MOST_SHOWN], paths[:MOST_SHOWN], "Viterbi; a colour a state."),
+        strips("Likeliest paths", names, paths),
         emissions.picture("Steps by state", name, seen, y[mask], columns, paths[mask], share),
     ]
+
+
+def strips(title: str, names: Sequence[str], paths: np.ndarray, note: str = "Viterbi; a colour a state.") -> Strips:
+    """The paths of the first sequences."""
+    said = first_of(note, MOST_SHOWN, names, "sequences", "transformed.csv")
+    return Strips(title, names[:MOST_SHOWN], paths[:MOST_SHOWN], said)
 
 
 def course(seen: Seen, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs: np.ndarray) -> list[Block]:
@@ -85,8 +93,9 @@ def course(seen: Seen, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs
     name = (seen.data.train.group_names or ("all",))[chosen]
     columns, values = seen.data.names[:MOST_COLUMNS], units_of(seen.data.train).points(y[chosen, :steps])
     note = "The path is behind the columns; below, the probability of each state given the whole sequence."
-    more = f" The first {steps:,} steps." if steps < mask[chosen].sum() else ""
-    some = f" The first {MOST_COLUMNS} columns." if len(seen.data.names) > MOST_COLUMNS else ""
+    longest = longest_of_first(len(mask), MOST_SHOWN)
+    more = first_of(longest, steps, range(int(mask[chosen].sum())), "steps", "transformed.csv")
+    some = first_of("", MOST_COLUMNS, seen.data.names, "columns", "transformed.csv")
     shown = values.T[:MOST_COLUMNS], paths[chosen, :steps], probs[chosen, :steps].T
     return [Course(f"States of sequence {name}", columns, *shown, f"{note}{more}{some}")]
 
@@ -153,9 +162,8 @@ def factorial_describe(seen: Seen) -> list[Block]:
     blocks.append(Table("Noise", ["", "deviation"], list(zip(columns, noise, strict=True))))
     for m in range(settings.num_chains):
         states = np.asarray(likeliest_paths(paths[f"z{m + 1}"]))
-        shown = np.where(mask, states, -1)[:MOST_PATHS]
-        names = (seen.data.train.group_names or ("all",))[:MOST_PATHS]
-        blocks.append(Strips(f"Chain {m + 1}: likeliest paths", names, shown, "A colour a state."))
+        names = seen.data.train.group_names or ("all",)
+        blocks.append(strips(f"Chain {m + 1}: likeliest paths", names, np.where(mask, states, -1), "A colour a state."))
         states_of = [str(k) for k in range(settings.num_states)]
         blocks.append(Heat(f"Chain {m + 1}: transitions", states_of, states_of, transition[m], STAYING, True))
     return [*blocks, *forecasts(seen)]

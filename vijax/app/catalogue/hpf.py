@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 from vijax import models
-from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell, key_of_scores
 from vijax.app.kinds.ratings import RATINGS
 from vijax.app.page.blocks import Block, Table
 from vijax.app.page.views import thinned
@@ -89,8 +89,7 @@ def _features(seen: Seen) -> Iterator[Table]:
 def _rankings(seen: Seen, sample: Any) -> list[Block]:
     if not np.any(np.diff(sample.indptr) > 1):
         return []
-    # What is hidden is what the held-out score hides: of the same users both are one number.
-    left, hidden = hide(sample.to_scipy(), seed=keys.seed(seen.key if seen.score_key is None else seen.score_key))
+    left, hidden = hide(sample.to_scipy(), seed=keys.seed(key_of_scores()))  # those of the held-out score
     kept = left if sample.covariates is None else models.with_covariates(left, sample.covariates)
     popular = np.asarray(seen.data.train.to_scipy().sum(axis=0), float).reshape(-1, 1)
     ways = (

@@ -175,7 +175,7 @@ def _curve(seen: Seen) -> Lines:
     rows = views.thinned(len(x))
     label = {"count": f"rate of {name}", "binary": f"probability of {(seen.data.train.classes or ('', ''))[1]}"}
     shown = (y[rows] > 0).astype(float) if kind == "binary" else y[rows]
-    note = "Median and central 95 % of the response, and the training rows."
+    note = views.thinned_note("Median and central 95 % of the response, and the training rows.", len(rows), len(x))
     units = units_of(seen.data.train)
     grid, at = (units.points(part[:, None])[:, 0] for part in (grid, x[rows]))
     return Lines("Response", seen.data.names[0], label.get(kind, str(name)), grid, curve, low, high, at, shown, note)
@@ -195,7 +195,7 @@ def _plane(seen: Seen) -> Scatter:
     mean = np.asarray(seen.model.predict(found, grid)[0]).reshape(60, 60)
     border = require_extra("contourpy").contour_generator(*sides, mean).lines(0.0)
     outlines = [(2, *units.points(line).T) for line in border]
-    return shown._replace(outlines=outlines, note="Training rows by class, and where both are as likely.")
+    return shown._replace(outlines=outlines, note=f"{shown.note} The line is where both are as likely.")
 
 
 # --- linear models ---------------------------------------------------------------------------------------------------

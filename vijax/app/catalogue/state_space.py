@@ -11,6 +11,7 @@ from vijax import models
 from vijax.app.kinds.listing import Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
 from vijax.app.page.blocks import Block, Heat, Lines, Table
+from vijax.app.page.cuts import first_of
 from vijax.app.rows.by_row import SEQUENCES, RowScore, checked, in_blocks_of_sequences, sequences
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import model_section
@@ -83,6 +84,8 @@ def courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
     value, cov = (part[0, :steps] for part in moments(seen.fit.locals((y, mask), key=seen.key)["x"]))
     time, units = np.arange(steps), units_of(seen.data.train)
     note = "Smoothed, with two standard deviations of an observation."
+    note = first_of(note, 1, seen.data.train.group_names or ("all",), "sequences", "transformed.csv")
+    note = first_of(note, MOST_COLUMNS, seen.data.names[: len(loadings)], "columns", "transformed.csv")
     blocks: list[Block] = []
     for d, column in list(enumerate(seen.data.names[: len(loadings)]))[:MOST_COLUMNS]:
         c = loadings[d, :-1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.app.catalogue.topics import OF_DOCUMENTS, CtmAlgorithm, correlations, of_shares, topics_block
-from vijax.app.kinds.documents import DOCUMENTS, columns_of
+from vijax.app.kinds.documents import DOCUMENTS, columns_of, section_for
 from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
 from vijax.app.kinds.topic_names import SEEDED, build_seeded
 from vijax.app.page import blocks
@@ -21,7 +20,7 @@ from vijax.app.progress import Counter
 from vijax.app.settings.options import given, model_section
 from vijax.app.settings.typed_toml import setting
 from vijax.data.corpora.corpus import Corpus, split_ids
-from vijax.data.tables.columns import Columns, column_of
+from vijax.data.schema.typed_columns import TypedColumn, TypedTable
 from vijax.evaluate import frex
 from vijax.models.structural.covariates import Covariates
 from vijax.models.structural.effects import Effects
@@ -45,27 +44,30 @@ LEAST_VALUES, NUM_PLACES = 5, 41
 class Described(Corpus):
     """Documents with the columns beside their text."""
 
-    beside: Columns = dataclasses.field(default_factory=dict)
+    beside: TypedTable = dataclasses.field(default_factory=lambda: TypedTable({}, 0))
 
     def __getitem__(self, rows: Any) -> Corpus:
-        kept = {name: values[rows] for name, values in self.beside.items()}
+        kept = self.beside.rows(np.arange(self.num_documents)[rows])
         return dataclasses.replace(super().__getitem__(rows), beside=kept)  # type: ignore[call-arg]
 
 
-def _described(corpus: Corpus, found: Mapping[str, Sequence[Any]], covariates: Covariates) -> Described:
+def _described(corpus: Corpus, table: TypedTable, covariates: Covariates) -> Described:
     """The documents with these columns and the covariates made of them."""
-    beside = {name: _typed(values) for name, values in found.items()}
-    corpus = covariates.of(corpus, _table(corpus, beside))
-    return Described(**{field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)}, beside=beside)
+    corpus = covariates.of(corpus, table)
+    return Described(**{field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)}, beside=table)
 
 
-def _typed(values: Sequence[Any]) -> np.ndarray:
-    """A column as numbers where all of it is numbers, else as text."""
-    return np.asarray(column_of(["" if value is None else str(value) for value in values]))
+def _table_of(columns: Mapping[str, Sequence[Any]], num_documents: int) -> TypedTable:
+    """Columns of a file as they are written; of none a table of as many rows as there are documents."""
+    typed = {name: TypedColumn(name, _cells(values), from_file=True) for name, values in columns.items()}
+    return TypedTable(typed, num_documents)
 
 
-def _table(corpus: Corpus, beside: Columns) -> dict[str, Any]:
-    return dict(beside) or {"document": np.arange(corpus.num_documents)}
+def _cells(values: Sequence[Any]) -> np.ndarray:
+    """A column, each value as the file has it."""
+    cells = np.empty(len(values), object)
+    cells[:] = list(values)
+    return cells
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -73,19 +75,20 @@ def load(config: Any) -> Data:
     """The documents, split, with columns and covariates."""
     found = DOCUMENTS.load(config)
     parts = _columns_of_parts(config.data, found)
-    typed = {name: _typed(values) for name, values in parts[0].items()}
-    covariates = Covariates.read(config.model.prevalence, config.model.content, _table(found.train, typed))
+    covariates = Covariates.read(config.model.prevalence, config.model.content, parts[0])
     train, *test = (_described(*both, covariates) for both in zip(found.parts, parts, strict=True))
     return Data(train, test[0] if test else None)
 
 
-def _columns_of_parts(section: Any, data: Data) -> list[Mapping[str, Sequence[Any]]]:
+def _columns_of_parts(section: Any, data: Data) -> list[TypedTable]:
+    """The columns of each part. What a column is, all rows of the file say."""
     if section.path == "docstrings":
-        return [columns_of(section, part) for part in data.parts]
-    found = columns_of(section, data.train)
+        return [_table_of(columns_of(section, part), part.num_documents) for part in data.parts]
     number = sum(part.num_documents for part in data.parts)
-    rows = [np.arange(number)] if data.test is None else split_ids(number, section.held_out, section.split_seed)
-    return [{name: [values[i] for i in own.tolist()] for name, values in found.items()} for own in rows]
+    whole = _table_of(columns_of(section, data.train), number)
+    if data.test is None:
+        return [whole]
+    return [whole.rows(own) for own in split_ids(number, section.held_out, section.split_seed)]
 
 
 def other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
@@ -96,8 +99,9 @@ def other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
 def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Documents to infer the topics of, with the columns beside their text."""
     found = DOCUMENTS.new(config, data, source, column)
-    beside = {name: values for name, values in found.beside.items() if name not in ("document", "words")}
-    return found._replace(data=_described(found.data, beside, of_corpus(config.model, data.train).covariates))
+    section = config.data if source is None else section_for(config, source, column)
+    table = _table_of(columns_of(section, found.data, source), found.data.num_documents)
+    return found._replace(data=_described(found.data, table, of_corpus(config.model, data.train).covariates))
 
 
 def digest(data: Data) -> Iterator[Any]:
@@ -119,7 +123,7 @@ def of_corpus(settings: Any, corpus: Described) -> Stm:
 @functools.lru_cache(maxsize=2)
 def _remembered(settings: Any, corpus: Described, dtype: Any) -> Stm:
     make: Any = lambda settings, data: stm(
-        corpus=corpus, table=_table(corpus, corpus.beside), prevalence=settings.prevalence, **given(settings)
+        corpus=corpus, table=corpus.beside, prevalence=settings.prevalence, **given(settings)
     )
     return build_seeded(settings, Data(corpus, None), make)
 
@@ -155,29 +159,36 @@ def _effects(model: Stm, seen: Seen, called: Mapping[int, str]) -> Iterator[Bloc
         note = by
 
 
-def _curves(effects: Effects, beside: Columns, called: Mapping[int, str]) -> Iterator[Curves]:
+def _curves(effects: Effects, beside: TypedTable, called: Mapping[int, str]) -> Iterator[Curves]:
     """The shares of topics along each column of numbers that the formula names, the others held."""
-    columns = {name: np.asarray(values) for name, values in beside.items()}
-    named = [name for name in columns if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", effects.design.formula)]
-    held = {name: _middle(values) for name, values in columns.items()}
+    named = effects.design.common.columns
+    held = {name: _middle(beside.columns[name]) for name in named}
     for name in named:
-        values = columns[name]
-        if values.dtype.kind not in "iuf" or len(np.unique(values)) < LEAST_VALUES:
+        if beside.columns[name].kind not in ("number", "truth") or name in _labels_in(effects):
+            continue
+        values = beside.columns[name].numbers()
+        if len(np.unique(values)) < LEAST_VALUES:
             continue
         x = np.linspace(values.min(), values.max(), NUM_PLACES)
-        found = effects.at({other: x if other == name else np.repeat(held[other], len(x)) for other in columns})
+        rows = {other: np.repeat(_cells([held[other]]), len(x)) for other in named}
+        found = effects.at({**rows, name: x})
         mean, low, high = (part[list(called)] for part in (found.mean, found.low, found.high))
-        others = ", ".join(f"{other} = {blocks.number(held[other].item())}" for other in named if other != name)
+        others = ", ".join(f"{other} = {blocks.number(held[other])}" for other in named if other != name)
         note = f"Expected shares, with 90 % intervals{f'; {others}' if others else ''}."
         yield Curves(f"Shares along {name}", name, list(called.values()), x, mean, low, high, note)
 
 
-def _middle(values: np.ndarray) -> Any:
-    """The median of numbers, the most frequent text."""
-    if values.dtype.kind in "iuf":
-        return np.median(values)
-    found, counts = np.unique(values.astype(str), return_counts=True)
-    return found[counts.argmax()]
+def _labels_in(effects: Effects) -> set[str]:
+    """The columns of numbers that the formula takes for categories."""
+    return {category.column.name for category in effects.design.common.categories.values()}
+
+
+def _middle(column: TypedColumn) -> Any:
+    """The median of numbers, the most frequent label."""
+    if column.kind in ("number", "truth"):
+        return float(np.median(column.numbers()))
+    labels = column.labels()
+    return labels.names[int(np.bincount(labels.codes[labels.codes >= 0]).argmax())]
 
 
 def _words_by_group(model: Stm, seen: Seen, called: Mapping[int, str]) -> Table:

@@ -87,7 +87,8 @@ def describe(seen: Seen) -> list[Block]:
     links = _rates(seen.point("rates"))
     about = f"The {what} from the block of the row to that of the column."
     graph = np.nan_to_num(seen.data.train.x[np.ix_(shown, shown)])
-    order_of = "Nodes in the order of their blocks" + ("." if len(shown) == len(order) else ", some of them.")
+    some = f": {len(shown):,} of {len(order):,}, evenly spread; tables/nodes.csv has all"
+    order_of = f"Nodes in the order of their blocks{some if len(shown) < len(order) else ''}."
     nodes = [[names[i], int(block[i]) + 1, float(sure[i])] for i in order]
     return [
         Table("Blocks", ["", "weight", "nodes", "members"], blocks, "The surest members of each."),

@@ -10,7 +10,7 @@ from vijax import models
 from vijax.app.catalogue import hmm, state_space
 from vijax.app.kinds.listing import Data, Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
-from vijax.app.page.blocks import Block, Heat, Strips, Table
+from vijax.app.page.blocks import Block, Heat, Table
 from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
@@ -108,12 +108,11 @@ def describe(seen: Seen) -> list[Block]:
     paths = np.where(mask, np.asarray(hmm.likeliest_paths(z)), -1)
     rows = [f"{name}, {lag} before" for lag in range(1, settings.num_lags + 1) for name in columns[:dim]]
     names = seen.data.train.group_names or ("all",)
-    shown = paths[: hmm.MOST_SHOWN]
     return [
         *motion_blocks(seen, columns[:dim], [*rows, *columns[dim:], "constant"], paths, True),
         *hmm.course(seen, y, mask, paths, np.asarray(z.probs)),
         *forecasts(seen),
-        Strips("Likeliest paths", names[: hmm.MOST_SHOWN], shown, "Viterbi; a colour a state."),
+        hmm.strips("Likeliest paths", names, paths),
     ]
 
 
@@ -162,7 +161,6 @@ def slds_describe(seen: Seen) -> list[Block]:
     scale = units.deviation[:dim] if units.scaled else np.ones(dim)
     middle = loadings[:, -1] * scale + (units.mean[:dim] if units.scaled else 0.0)
     names = seen.data.train.group_names or ("all",)
-    shown = paths[: hmm.MOST_SHOWN]
     note = units.note("Of each column on each coordinate of the path: up to an affine map.")
     return [
         *motion_blocks(seen, axes, [*(f"{axis}, before" for axis in axes), *columns[dim:], "constant"], paths, False),
@@ -171,7 +169,7 @@ def slds_describe(seen: Seen) -> list[Block]:
         *hmm.course(seen, y, mask, paths, np.asarray(z.probs)),
         *forecasts(seen),
         *state_space.courses(seen, loadings, noise),
-        Strips("Likeliest paths", names[: hmm.MOST_SHOWN], shown, "Viterbi; a colour a state."),
+        hmm.strips("Likeliest paths", names, paths),
     ]
 
 

@@ -186,8 +186,10 @@ def correlations(seen: Seen, topics: Topics) -> list[Block]:
     pairs = sorted((float(correlation[i, j]), i, j) for i in order for j in order if i < j)
     shown = pairs[::-1] if len(pairs) <= 2 * MOST_PAIRS else [*pairs[: -MOST_PAIRS - 1 : -1], *pairs[:MOST_PAIRS][::-1]]
     rows = [[called[i], called[j], value] for value, i, j in shown]
+    is_cut = len(shown) < len(pairs)
+    left = f"The {MOST_PAIRS} highest and the {MOST_PAIRS} lowest of {len(pairs):,} pairs." if is_cut else ""
     return [
-        Table("Topics that go together, and that do not", ["", "", "correlation"], rows),
+        Table("Topics that go together, and that do not", ["", "", "correlation"], rows, left),
         *_graph(correlation, called),
         Heat("Correlations of logits", names, names, correlation[np.ix_(order, order)], apart=True),
     ]

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from vijax.app.kinds.assemble import fingerprint, load_data
-from vijax.app.kinds.listing import Data, Seen
+from vijax.app.kinds.listing import Data, Seen, key_of_scores
 from vijax.app.page.exports import unquoted
 from vijax.app.rows.doc_topics import beside
 from vijax.app.runs.quality import plain_of
@@ -184,7 +183,7 @@ def _scored(folder: Path, config: Config, data: Data) -> tuple[Any, Coherence | 
     if remark == UNUSABLE:
         return None, None, remark
     with config.in_precision():
-        seen = restore(folder, config, data)._replace(key=jax.random.key(0))
+        seen = restore(folder, config, data)._replace(key=key_of_scores())
         if not config.listing.has_score(seen.model):
             raise ConfigError(
                 f"{folder}: {config.listing.name} has no held-out score to compare; by its bound on the training data: "

@@ -146,7 +146,7 @@ def with_words(corpus: Corpus) -> Corpus:
     return dataclasses.replace(corpus, vocabulary=tuple(f"word{i}" for i in range(corpus.vocab_size or 0)))
 
 
-def _section_for(config: Any, path: Any, column: str | None) -> DocumentData:
+def section_for(config: Any, path: Any, column: str | None) -> DocumentData:
     """The section [data] for another source: that of the run, without the settings of its own file."""
     changed = dataclasses.replace(config.data, column=column or config.data.column)
     same = isinstance(path, str) and path == config.data.path
@@ -166,7 +166,7 @@ def _kept(folder: Path) -> Data | None:
 
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Documents, with their titles, the columns beside their text, and the number of their known words."""
-    section = config.data if source is None else _section_for(config, source, column)
+    section = config.data if source is None else section_for(config, source, column)
     if source is None and isinstance(data.train, SampledDocuments):
         remedy = f"name a file to write them to: vijax transform RUN --out {config.listing.source.results}.parquet"
         raise ConfigError(f"{config.data.path}: more {config.listing.source.columns[0]}s than are held; {remedy}")
@@ -192,7 +192,26 @@ def new_documents(
     without a title are named by their numbers from `first` on."""
     title, held = columns
     titles = corpus.titles or [f"{title} {i}" for i in range(first, first + corpus.num_documents)]
-    return New(corpus, {title: list(titles), **(beside or {}), held: corpus.tokens}, tuple(notes))
+    own, renamed = _beside_others(beside or {}, (title, held, "topic", "topic_label"))
+    return New(corpus, {title: list(titles), **own, held: corpus.tokens}, (*notes, *renamed))
+
+
+def _beside_others(beside: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The user's columns under names that the results do not have themselves, with a note for each other name.
+
+    >>> _beside_others({"year": [1], "words": [2]}, ("document", "words"))
+    ({'year': [1], 'words_': [2]}, ["The column 'words' of the data is called 'words_' in the results."])
+    """
+    own: dict[str, Any] = {}
+    notes = []
+    for name, values in beside.items():
+        called = name
+        while called in names or (called != name and called in beside):
+            called += "_"
+        if called != name:
+            notes.append(f"The column {name!r} of the data is called {called!r} in the results.")
+        own[called] = values
+    return own, notes
 
 
 def _facts(data: Data) -> dict[str, Any]:
@@ -246,7 +265,7 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
 DOCUMENTS = Source(
     section=DocumentData,
     load=_load,
-    other=lambda config, data, path, column: read_for(data.names, _section_for(config, path, column), path),
+    other=lambda config, data, path, column: read_for(data.names, section_for(config, path, column), path),
     facts=_facts,
     tiles=_tiles,
     digest=_digest,

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from vijax.app.settings.options import built
 from vijax.data.tables.table import TargetKind, rows_of
@@ -90,7 +92,6 @@ class Seen(NamedTuple):
     settings: Any
     key: Any
     say: Callable[[str], None] = lambda message: None  # where long work says how far it is
-    score_key: Any = None  # the key of the run's held-out score, where a table repeats it
 
     def point(self, name: str) -> Any:
         """A single value of a global for a reader: the mode where the algorithm finds a point, else the mean."""
@@ -203,3 +204,9 @@ class Listing:
             if self.score is not None:
                 return self.score(seen)
             return seen.fit.score(self.arrange(seen.data.test, seen.settings), key=seen.key)
+
+
+def key_of_scores() -> PRNGKeyArray:
+    """The key of held-out scores: one of all runs, whatever their seed. Documents are cut into the same halves, so the
+    score of a run is one number, at its end, in a comparison, in the table of a sweep and by `vijax evaluate`."""
+    return jax.random.key(0)

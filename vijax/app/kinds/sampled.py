@@ -14,11 +14,11 @@ from vijax.app.kinds.listing import Data
 from vijax.app.settings.sections import EnergyAlgorithm, ProximalAlgorithm
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.reading.checks import Notes
-from vijax.data.reading.store import Block, from_parquet, parquet_files
+from vijax.data.reading.partitions import index_left_out
+from vijax.data.reading.store import Block
 from vijax.data.streams.permutation import Permutation
-from vijax.data.streams.rows import SPLIT, Rows, rows
+from vijax.data.streams.rows import SPLIT, Rows, heads_of, number_columns, rows_of
 from vijax.data.tables.table import Choice, Table, table_of
-from vijax.extras import require_extra
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,9 +63,11 @@ def sampled(config: Any, choice: Choice) -> Data | None:
       ConfigError: the table has more, and the model or its algorithm needs all of them.
     """
     given = config.data
-    names = choice.columns or _columns_of_numbers(given.path, (choice.target, choice.group))
+    heads = heads_of(given.path)
+    numbers, index = number_columns(heads) if choice.columns is None else ((), ())
+    names = choice.columns or tuple(name for name in numbers if name not in (choice.target, choice.group))
     every = dict.fromkeys((*names, *([choice.target] if choice.target else [])))
-    table = rows(given.path, {name: name for name in every}, held_bytes=given.held_mb << 20)
+    table = rows_of(heads, {name: name for name in every}, given.held_mb << 20)
     if table.num_groups <= given.sample:
         return None
     _check(config, table.num_groups)
@@ -74,6 +76,8 @@ def sampled(config: Any, choice: Choice) -> Data | None:
     order = Permutation(train.num_groups, (given.split_seed, SPLIT + 1))
     held = np.sort(order(np.arange(min(given.sample, train.num_groups))))
     notes = Notes()
+    for name in index:
+        notes.add(index_left_out(name))
     notes.add(f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of them.{few}")
     like = table_of(train.take(held), choice._replace(columns=tuple(names)), given.path, notes)
     choice = choice._replace(columns=like.columns, classes=like.classes)
@@ -95,14 +99,6 @@ def held_out_of(given: Any, total: int) -> tuple[int, str]:
     asked = round(given.held_out * total)
     few = f" Held out are data.sample={given.sample:,}, in place of the {asked:,} of data.held_out={given.held_out:g}."
     return min(asked, given.sample), few if asked > given.sample else ""
-
-
-def _columns_of_numbers(source: str, but: tuple[str | None, ...]) -> tuple[str, ...]:
-    types = require_extra("pyarrow.types")
-    is_number = lambda kind: types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    files = parquet_files(source)
-    schema = from_parquet(files[0], lambda file: file.schema_arrow) if files else ()
-    return tuple(field.name for field in schema if is_number(field.type) and field.name not in but)
 
 
 def _check(config: Any, number: int) -> None:

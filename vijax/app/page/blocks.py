@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vijax.app.page.digits import range_of, rounded, spreads_of
+from vijax.numerals import told
 from vijax.terminal import printable
 
 Numbers = Sequence[float] | np.ndarray
@@ -170,8 +172,8 @@ def legend_of(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, st
 
 LONGEST_NAME = 60
 LARGEST_IMAGE = 4096
-SHOWN = 6
-"""Places of curves on the screen."""
+SHOWN, SHOWN_AHEAD = 6, 8
+"""Places of curves on the screen, and steps of a forecast."""
 
 
 def classes_of(block: Scatter) -> dict[int, str]:
@@ -221,8 +223,35 @@ def without_excerpts(shown: Iterable[Block]) -> list[Block]:
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
 def to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
-    """Blocks as JSON's own types, numbers to six digits."""
-    return [{"kind": type(block).__name__, **{k: _plain(v) for k, v in block._asdict().items()}} for block in blocks]
+    """Blocks as JSON's own types, numbers to six digits, or more where their spread needs them
+    (`vijax.app.page.digits`)."""
+    return [{"kind": type(block).__name__, **{k: _plain(v) for k, v in rounded_to(block).items()}} for block in blocks]
+
+
+def rounded_to(block: Block) -> dict[str, Any]:
+    """The fields of a block, numbers rounded as files have them."""
+    fields: dict[str, Any] = block._asdict()
+    if isinstance(block, Table):
+        return fields | {"rows": [_rounded_row(row, spreads_of(block.header, row)) for row in block.rows]}
+    if isinstance(block, Intervals):
+        spreads = [d if d is not None and np.isfinite(d) else 0.0 for d in block.deviation]
+        return {k: _rounded_row(v, spreads) if k in ("mean", "deviation") else v for k, v in fields.items()}
+    return {k: _rounded(v, range_of(v)) if isinstance(v, np.ndarray | list | tuple) else v for k, v in fields.items()}
+
+
+def _rounded_row(row: Iterable[Any], spreads: Iterable[float]) -> list[Any]:
+    return [_rounded(cell, spread) for cell, spread in zip(row, spreads, strict=True)]
+
+
+def _rounded(value: Any, spread: float) -> Any:
+    """A number, or nested lists of them, rounded; all else as it is."""
+    if isinstance(value, np.ndarray):
+        return _rounded(value.tolist(), spread)
+    if type(value) in (list, tuple):
+        return [_rounded(item, spread) for item in value]
+    if isinstance(value, float | np.floating):
+        return rounded(float(value), spread) if np.isfinite(value) else None
+    return value
 
 
 def from_json(records: Iterable[dict[str, Any]]) -> list[Block]:
@@ -339,29 +368,31 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return _plain(value.item())
     if isinstance(value, float):
-        return float(f"{value:.6g}") if np.isfinite(value) else None
+        return value if np.isfinite(value) else None
     return value
 
 
 # --- the screen ------------------------------------------------------------------------------------------------------
-def text(blocks: Iterable[Block], most: int = 40) -> str:
-    """The blocks that can be read without pictures; for long tables only the first rows."""
-    parts = [_text(block, most) for block in blocks]
+def text(blocks: Iterable[Block], most: int = 40, folder: str = "") -> str:
+    """The blocks that can be read without pictures; for long tables only the first rows, and the number of those left
+    out, whose files are in `folder`."""
+    parts = [_text(block, most, folder) for block in blocks]
     return printable("\n\n".join(part for part in parts if part))
 
 
-def _text(block: Block, most: int) -> str:
+def _text(block: Block, most: int, folder: str) -> str:
+    where = f": {folder}{file_name(block)}.csv has all" if folder else ""
     if isinstance(block, Table):
         note = f"\n  {block.note}" if block.note else ""
-        return f"{block.title}\n{_aligned(block.header, block.rows, most)}{note}"
+        return f"{block.title}\n{_aligned(block.header, block.rows, most, where)}{note}"
     if isinstance(block, Intervals) and block.most > 0:
         named = list(zip(block.labels, block.mean, block.deviation, strict=True))
-        return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most))}"
+        return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most), where)}"
     if isinstance(block, Curves):
         return f"{block.title}\n{_aligned(*_places(block), most)}\n  {block.note}"
     if isinstance(block, Heat) and len(block.columns) <= 12:
         rows = [[label, *row] for label, row in zip(block.rows, block.values, strict=True)]
-        return f"{block.title}\n{_aligned(['', *block.columns], rows, most)}"
+        return f"{block.title}\n{_aligned(['', *block.columns], rows, most, where)}"
     if isinstance(block, Topics):
         from vijax.topics.summary import topics_text
 
@@ -370,28 +401,41 @@ def _text(block: Block, most: int) -> str:
 
 
 def _places(block: Curves) -> tuple[list[str], list[list[Any]]]:
-    """Values at some of the places where the band is known."""
+    """Values, with their bands, at some of the places where the band is known: of a forecast the first ones, in which a
+    season is seen."""
     known = np.flatnonzero(np.isfinite(as_numbers(block.lowest)).all(axis=0))
-    at = known[np.unique(np.linspace(0, len(known) - 1, min(SHOWN, len(known))).astype(int))]
-    rows = [[name, *values[at]] for name, values in zip(block.names, as_numbers(block.values), strict=True)]
+    is_forecast = 0 < len(known) < len(block.x)
+    spread = np.unique(np.linspace(0, len(known) - 1, min(SHOWN, len(known))).astype(int))
+    at = known[:SHOWN_AHEAD] if is_forecast else known[spread]
+    parts = (as_numbers(part) for part in (block.values, block.lowest, block.highest))
+    rows = []
+    for name, values, low, high in zip(block.names, *parts, strict=True):
+        rows += [[name, *values[at]], ["  from", *low[at]], ["  to", *high[at]]]
     return [block.x_label, *map(number, as_numbers(block.x)[at])], rows
 
 
-def number(value: Any) -> str:
-    """A value for reading: four digits of a number.
+def number(value: Any, spread: float = 0.0) -> str:
+    """A value for reading: four digits of a number, or more where the spread beside it needs them.
 
     >>> number(0.123456), number(7), number(None), number("a"), number(-1234567.0), number(2e222)
     ('0.1235', '7', '', 'a', '-1,234,567', '2e+222')
+    >>> number(2_020_000.0123, 0.097)
+    '2,020,000.012'
     """
     if value is None or value != value:  # as JSON has it, or NaN
         return ""
     if isinstance(value, float):  # NumPy's float64 is one
-        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
+        return told(value, spread, ",")
     return str(value)
 
 
-def _aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int) -> str:
-    shown = [[number(cell) for cell in row] for row in rows[:most]]
+def cells(header: Sequence[str], row: Sequence[Any]) -> list[str]:
+    """The cells of a row for reading, digits as of `number`."""
+    return [number(cell, spread) for cell, spread in zip(row, spreads_of(header, row), strict=True)]
+
+
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int, where: str = "") -> str:
+    shown = [cells(header, row) for row in rows[:most]]
     widths = [max(len(line[i]) for line in [list(header), *shown]) for i in range(len(header))]
     numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(header))]
 
@@ -399,5 +443,5 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int) ->
         padded = [c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, numeric, strict=True)]
         return "  " + "  ".join(padded).rstrip()
 
-    rest = [f"  ... and {len(rows) - most} more"] if len(rows) > most else []
+    rest = [f"  ... and {len(rows) - most:,} more{where}"] if len(rows) > most else []
     return "\n".join([line(header), *map(line, shown), *rest])

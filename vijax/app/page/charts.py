@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.page import blocks, exports
+from vijax.app.page.cuts import drawn_part
 from vijax.app.page.svg import (
     BOTTOM,
     HEIGHT,
@@ -30,6 +31,7 @@ from vijax.app.page.svg import (
     shortened,
     stretches,
     tick,
+    with_minus,
 )
 from vijax.app.page.views import thinned
 
@@ -41,7 +43,8 @@ def card(block: blocks.Block, *least: float) -> str:
     """A block as a card of the page, with its numbers as CSV; `least` as of `lines`."""
     files = list(exports.tables([block]))
     saved = "".join(_saved(name, text, name.removeprefix(files[0][0])) for name, text in files)
-    return framed(block.title, block.note, DRAWN[type(block)](block, *least), saved)
+    part = drawn_part(block)
+    return framed(part.title, part.note, DRAWN[type(part)](part, *least), saved)
 
 
 def framed(title: str, note: str, drawn: str, beside: str = "") -> str:
@@ -68,10 +71,18 @@ def table(block: blocks.Table) -> str:
     kinds = [_kind(column) for column in columns]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(block.header, kinds, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td{k}>{escape(number_text(v))}</td>" for v, k in zip(row, kinds, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td{k}>{escape(cell)}</td>" for cell, k in zip(_shown(block, row), kinds, strict=True))
+        + "</tr>"
         for row in block.rows
     )
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _shown(block: blocks.Table, row: Sequence[Any]) -> list[str]:
+    """The cells of a row, numbers with a minus that is as wide as a digit."""
+    read = blocks.cells(block.header, row)
+    return [text if isinstance(cell, str) else with_minus(text) for cell, text in zip(row, read, strict=True)]
 
 
 def _kind(column: list[Any]) -> str:
@@ -102,7 +113,7 @@ def lines(block: blocks.Lines, *least: float) -> str:
     titled = len(block.points_x) <= MOST_TITLED
     points = "".join(
         f'<circle class="point hue-1" cx="{x(a):.1f}" cy="{y.inside(b):.1f}" r="2.2">'
-        f"{f'<title>{a:,.4g}: {b:.4f}</title>' if titled else ''}</circle>"
+        f"{f'<title>{number_text(a, x.step)}: {number_text(b, y.step / 10)}</title>' if titled else ''}</circle>"
         for a, b in zip(block.points_x, block.points_y, strict=True)
         if known(a, b)
     )
@@ -153,7 +164,7 @@ def intervals(block: blocks.Intervals) -> str:
     x = axis([*reach, 0.0], left, WIDTH - RIGHT, margin=0.03)
     drawn = [
         f'<line class="grid" x1="{x(t):.1f}" x2="{x(t):.1f}" y1="0" y2="{height - 22}"/>'
-        f'<text class="tick" x="{x(t):.1f}" y="{height - 6}" text-anchor="middle">{number_text(float(t))}</text>'
+        f"{tick(x(t), height - 6, 'middle', t, x.step)}"
         for t in x.ticks
     ]
     drawn.append(f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height - 22}"/>')
@@ -165,7 +176,7 @@ def intervals(block: blocks.Intervals) -> str:
         if not known(mean, deviation):
             continue
         low, high = x(mean - 2 * deviation), x(mean + 2 * deviation)
-        said = f"{label}: {number_text(float(mean))} ± {number_text(float(deviation))}"
+        said = f"{label}: {number_text(float(mean), float(deviation))} ± {number_text(float(deviation))}"
         drawn.append(
             f'<line class="curve curve-0" x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}"/>'
             f'<circle class="mark mark-0" cx="{x(mean):.1f}" cy="{y}" r="3.5">'
@@ -273,8 +284,8 @@ def curves(block: blocks.Curves) -> str:
         left, top = wide * (i % 2) + LEFT, high * (i // 2)
         x = axis([*block.x], left, wide * (i % 2 + 1), 0.0)
         y = axis([v for part in parts for v in part], top + 16 + PANEL, top + 16, 0.06)
-        ends = "".join(tick(left - 8, y(mark) + 4, "end", mark) for mark in (y.ticks[0], y.ticks[-1]))
-        ends += "".join(tick(x(mark), top + PANEL + 32, "middle", mark) for mark in (x.ticks[0], x.ticks[-1]))
+        ends = "".join(tick(left - 8, y(mark) + 4, "end", mark, y.step) for mark in (y.ticks[0], y.ticks[-1]))
+        ends += "".join(tick(x(mark), top + PANEL + 32, "middle", mark, x.step) for mark in (x.ticks[0], x.ticks[-1]))
         grid = "".join(
             f'<line class="grid" x1="{left}" x2="{x.end:.1f}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>'
             for mark in y.ticks
@@ -328,7 +339,7 @@ def course(block: blocks.Course) -> str:
     top = (PANEL + GAP) * len(block.columns)
     drawn.append(f'<text class="tick" x="{LEFT - 8}" y="{top + 19}" text-anchor="end">state</text>')
     drawn.append(_probabilities(block, x, top))
-    drawn += [tick(x(mark), top + STRIP + 16, "middle", mark) for mark in x.ticks]
+    drawn += [tick(x(mark), top + STRIP + 16, "middle", mark, x.step) for mark in x.ticks]
     drawn.append(f'<text class="axis" x="{WIDTH / 2:.0f}" y="{top + STRIP + 32}" text-anchor="middle">step</text>')
     named, height = legend(blocks.legend_of(range(len(block.probabilities))), LEFT, top + STRIP + 42)
     return plain_chart(block.title, top + STRIP + 42 + height, [*drawn, named])
@@ -343,7 +354,7 @@ def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:
         for start, length, state in stretches(block.states)
         if state >= 0
     )
-    ends = "".join(tick(LEFT - 8, y(mark) + 4, "end", mark) for mark in (y.ticks[0], y.ticks[-1]))
+    ends = "".join(tick(LEFT - 8, y(mark) + 4, "end", mark, y.step) for mark in (y.ticks[0], y.ticks[-1]))
     places = [f"{x(t + 0.5):.1f},{y(v):.1f}" for t, v in enumerate(block.values[d]) if known(v)]
     name = f'<text class="tick" x="{LEFT + 4}" y="{top + 12}">{escape(shortened(block.columns[d]))}</text>'
     return f'{behind}{ends}<path class="course" d="M{"L".join(places)}"/>{name}'

@@ -20,7 +20,7 @@ Part = tuple[str, Sequence[Any], Iterable[Sequence[Any]]]
 
 
 def tables(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
-    """Names of files and their text: numbers as in result.json, six digits. Blocks of one title are numbered.
+    """Names of files and their text: numbers as in result.json, six digits or more. Blocks of one title are numbered.
 
     >>> [(name, text)] = tables([blocks.Table("The coin", ["", "heads"], [["penny", 0.5]])])
     >>> name, text.splitlines()

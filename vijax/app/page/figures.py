@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.page import blocks
+from vijax.app.page.cuts import drawn_part
 from vijax.app.page.svg import stretches
 from vijax.evaluate import plots
 from vijax.evaluate.metrics import not_of_rounding
@@ -28,7 +29,15 @@ def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
             yield "map", plots.topic_map(topics)
             yield "similarity", plots.topic_similarity(np.asarray(block.distances), topics)
         elif type(block) in DRAWN:
-            yield blocks.file_name(block), DRAWN[type(block)](_plain(block))
+            yield blocks.file_name(block), DRAWN[type(block)](_plain(_titled(block)))
+
+
+def _titled(block: Any) -> Any:
+    """A block as it is drawn; its title says where that is a part."""
+    part: Any = drawn_part(block)
+    if part is block or not isinstance(block, blocks.Intervals):
+        return part
+    return part._replace(title=f"{block.title} (the first {len(part.labels)} of {len(block.labels)})")
 
 
 def _plain(block: Any) -> Any:

@@ -17,6 +17,7 @@ from vijax.app.explorer.embedded import Explored, explored_of
 from vijax.app.kinds.topic_names import named, names_of
 from vijax.app.page import blocks, exports
 from vijax.app.page.report import Report, render, training
+from vijax.app.page.stale import forget_stale
 from vijax.app.progress import clock_time
 from vijax.app.rows.shares import all_shares
 from vijax.app.runs.claim import unwritable
@@ -68,12 +69,14 @@ def write_pages(folder: Path) -> Path:
     curves = metrics.read_curves(folder / "metrics.jsonl")
     try:
         write_text(summary_path(folder), f"{found_text(run)}\n")
-        _write_figures(own_folder(folder / "figures"), run, curves)
+        drawn = _write_figures(own_folder(folder / "figures"), run, curves)
         explored, curves_shown = _explored(run), training(curves, run.config.listing.per, _score_unit(run))
         groups = [all_shares(group, explored.topics) for group in explored.groups] if explored else []
-        for name, text in exports.tables([*run.shown, *curves_shown, *groups]):
-            write_text(own_folder(folder / "tables") / f"{name}.csv", text)
+        listed = {f"{name}.csv": text for name, text in exports.tables([*run.shown, *curves_shown, *groups])}
+        for name, text in listed.items():
+            write_text(own_folder(folder / "tables") / name, text)
         write_text(folder / "report.html", _page(run, curves, explored))
+        forget_stale(folder, {"tables": listed, "figures": drawn})
     except OSError as error:
         raise unwritable(folder, error) from error
     return folder / "report.html"
@@ -112,7 +115,7 @@ def summary_text(run: Run) -> str:
 
 def found_text(run: Run) -> str:
     """The results of a run, in words and numbers; an unfinished run says so first."""
-    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown)) if part))
+    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown, folder="tables/")) if part))
 
 
 def _unfinished(run: Run) -> str:
@@ -127,14 +130,17 @@ def _unfinished(run: Run) -> str:
     return f"Not complete: {why}{more}"
 
 
-def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> None:
+def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> list[str]:
+    """Writes the figures; returns the names of their files."""
     from vijax.app.page import figures
     from vijax.evaluate import plots
 
     shown = [("curves", plots.curves(curves, run.config.listing.per, _score_unit(run))), *figures.pictures(run.shown)]
+    written = [f"{name}.png" for name, _ in shown]
     with one_word_on_letters():
-        for name, figure in shown:
-            write_atomically(folder / f"{name}.png", functools.partial(figure.savefig, format="png"))
+        for name, (_, figure) in zip(written, shown, strict=True):
+            write_atomically(folder / name, functools.partial(figure.savefig, format="png"))
+    return written
 
 
 @contextlib.contextmanager

@@ -11,9 +11,14 @@ import numpy as np
 
 from vijax.app.page import blocks
 from vijax.evaluate.metrics import not_of_rounding
+from vijax.numerals import told
 
 WIDTH, HEIGHT = 460, 260
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 40
+ROOM = LEFT - 12
+"""Pixels for a number to the left of a chart."""
+KEPT, SHOWN = 6, 3
+"""Digits of a mark at least: alone, and where its step says how many it needs."""
 NUM_HUES = blocks.MOST_COLOURS
 """Number of colours of classes; further classes take the first colours again; see report.css."""
 LINE, LETTER = 16, 6.8
@@ -32,6 +37,11 @@ class Axis(NamedTuple):
     def __call__(self, value: float) -> float:
         """The pixel of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    @property
+    def step(self) -> float:
+        """The distance of two marks."""
+        return self.ticks[1] - self.ticks[0] if len(self.ticks) > 1 else self.high - self.low
 
     def inside(self, value: float) -> float:
         """The same of the nearest value on the axis."""
@@ -99,27 +109,38 @@ def grid(x: Axis, y: Axis) -> str:
     lines = []
     for mark in y.ticks:
         lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>')
-        lines.append(tick(LEFT - 8, y(mark) + 4, "end", mark))
-    lines += [tick(x(mark), HEIGHT - BOTTOM + 17, "middle", mark) for mark in x.ticks]
+        lines.append(tick(LEFT - 8, y(mark) + 4, "end", mark, y.step))
+    lines += [tick(x(mark), HEIGHT - BOTTOM + 17, "middle", mark, x.step) for mark in x.ticks]
     return "".join(lines)
 
 
-def tick(x: float, y: float, anchor: str, value: float) -> str:
-    """A number at a mark."""
-    text = tick_text(value).replace("-", "\u2212")
-    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+def tick(x: float, y: float, anchor: str, value: float, step: float = 0.0) -> str:
+    """A number at a mark; one of more letters than there is room for to the left of a chart is drawn narrower, for its
+    minus would be cut off."""
+    text = with_minus(tick_text(value, step))
+    is_wide = anchor == "end" and LETTER * len(text) > ROOM
+    narrow = f' textLength="{ROOM}" lengthAdjust="spacingAndGlyphs"' if is_wide else ""
+    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}"{narrow} text-anchor="{anchor}">{text}</text>'
 
 
-def tick_text(value: float) -> str:
-    """A number of at most eight letters or so, for which there is room beside an axis.
+def tick_text(value: float, step: float = 0.0) -> str:
+    """A number beside an axis whose marks are a step apart: short, and not the same as at the next mark. Thousands are
+    set apart from 10,000 on: years are not.
 
-    >>> [tick_text(value) for value in (-9_531_300.0, -953_130.0, 0.05, 2.5e9)]
-    ['-9.5313M', '-953,130', '0.05', '2.5G']
+    >>> [tick_text(value) for value in (-9_531_300.0, -953_130.0, 0.05, 2.5e9, 2010.0)]
+    ['-9.5313M', '-953,130', '0.05', '2.5G', '2010']
+    >>> tick_text(2_020_000.0, 1.0), tick_text(2_020_000.0, 10_000.0), tick_text(1 / 3, 0.1)
+    ('2,020,000', '2.02M', '0.333')
     """
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if unit <= abs(value) < 1e15:
-            return f"{value / unit:.6g}{name}"
-    return f"{value:,.10g}" if abs(value) < 1e6 else f"{value:.2g}"
+        if unit <= abs(value) < 1e15 and (step == 0 or step >= unit * 1e-4):
+            return f"{told(value / unit, step / unit, least=KEPT)}{name}"
+    return told(value, step, ",", least=SHOWN if step else KEPT)
+
+
+def with_minus(text: str) -> str:
+    """The text of a number with a minus that is as wide as a digit."""
+    return text.replace("-", "\u2212")
 
 
 def escape(text: object) -> str:
@@ -139,9 +160,9 @@ def shortened(label: object, most: int = 24) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def number_text(value: Any) -> str:
+def number_text(value: Any, spread: float = 0.0) -> str:
     """A value for reading (`vijax.app.page.blocks.number`), with a minus that is as wide as a digit."""
-    return blocks.number(value).replace("-", "\u2212") if not isinstance(value, str) else value
+    return value if isinstance(value, str) else with_minus(blocks.number(value, spread))
 
 
 def known(*values: Any) -> bool:

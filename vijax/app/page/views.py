@@ -49,6 +49,16 @@ def thinned(number: int, most: int = MOST_POINTS) -> np.ndarray:
     return np.unique(np.linspace(0, number - 1, min(number, most)).astype(int))
 
 
+def thinned_note(note: str, shown: int, number: int) -> str:
+    """A note, and how many of the rows are drawn where that is not all.
+
+    >>> thinned_note("Rows by class.", 1500, 20_000), thinned_note("Rows by class.", 30, 30)
+    ('Rows by class. Of 20,000 rows 1,500 are drawn, evenly spread.', 'Rows by class.')
+    """
+    left = f" Of {number:,} rows {shown:,} are drawn, evenly spread." if shown < number else ""
+    return f"{note}{left}".strip()
+
+
 def scatter(
     title: str,
     x: np.ndarray,
@@ -63,6 +73,7 @@ def scatter(
     points = plane.points(x[rows])
     outlines = [(k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians]
     found = np.asarray(classes)[rows]
+    note = thinned_note(note, len(rows), len(x))
     return Scatter(
         title, plane.labels[0], plane.labels[1], points[:, 0], points[:, 1], found, outlines, note, tuple(names)
     )

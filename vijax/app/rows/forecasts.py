@@ -9,6 +9,7 @@ import numpy as np
 from vijax.app.kinds.listing import Seen
 from vijax.app.kinds.tables import padded_sequences
 from vijax.app.page.blocks import Block, Curves
+from vijax.app.page.cuts import first_of
 from vijax.app.settings.units import units_of
 
 PAST, AHEAD = 60, 20
@@ -16,6 +17,17 @@ PAST, AHEAD = 60, 20
 NUM_DRAWS, LEVEL = 400, 0.9
 MOST_SEQUENCES, MOST_COLUMNS = 12, 4
 """Sequences from which the longest is taken, and columns of it that are drawn."""
+
+
+def longest_of_first(number: int, most: int) -> str:
+    """Which sequence is drawn, where there are several.
+
+    >>> longest_of_first(60, 12), longest_of_first(5, 12), longest_of_first(1, 12)
+    (' The longest of the first 12 of 60 sequences.', ' The longest of 5 sequences.', '')
+    """
+    if number == 1:
+        return ""
+    return f" The longest of {f'the first {most:,} of ' if number > most else ''}{number:,} sequences."
 
 
 def forecasts(seen: Seen, data: Any = None, is_scaled: bool = True) -> list[Block]:
@@ -37,4 +49,6 @@ def forecasts(seen: Seen, data: Any = None, is_scaled: bool = True) -> list[Bloc
     name = (seen.data.train.group_names or ("all",))[chosen]
     x = np.arange(steps - len(before), steps + AHEAD)
     note = f"The last steps, then means of the next {AHEAD}, with {100 * LEVEL:.0f} % of what the model expects."
+    note += longest_of_first(len(mask), MOST_SEQUENCES)
+    note = first_of(note, MOST_COLUMNS, seen.data.names, "columns", "the table of `vijax predict RUN --steps 20`")
     return [Curves(f"Forecasts of sequence {name}", "step", seen.data.names[:MOST_COLUMNS], x, mean, low, high, note)]

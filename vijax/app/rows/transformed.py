@@ -14,6 +14,7 @@ import numpy as np
 from vijax.app.kinds.documents import new_documents
 from vijax.app.kinds.listing import Found, Listing, New, Seen, Tell
 from vijax.app.kinds.topic_names import labelled
+from vijax.app.page.digits import range_of, rounded
 from vijax.app.page.exports import csv_text
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.tables.table import rows_of
@@ -149,15 +150,49 @@ def check_ending(path: Path) -> str:
 
 def as_csv(columns: Mapping[str, Sequence[Any]]) -> str:
     """Columns as CSV, whole numbers without a point."""
-    cell = lambda x: _short(x) if isinstance(x, float | np.floating) and x == x else x  # csv_text leaves NaN empty
-    return csv_text(list(columns), zip(*(map(cell, values) for values in columns.values()), strict=True))
+    return csv_text(list(columns), _rows(columns, _cell))
 
 
-def _short(value: Any) -> str:
-    """Six digits of the model's own numbers; all digits of numbers that are carried through."""
+def _cell(value: Any, spread: float) -> Any:
+    is_number = isinstance(value, float | np.floating) and value == value  # csv_text leaves NaN empty
+    return _short(value, spread) if is_number else value
+
+
+def _short(value: Any, spread: float = 0.0) -> str:
+    """Six digits of the model's own numbers, or more where the spread beside them needs them; all digits of numbers
+    that are carried through."""
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{value:.0f}"
-    return f"{value:.6g}" if isinstance(value, np.generic) else repr(value)
+    if not isinstance(value, np.generic):
+        return repr(value)
+    if abs(float(value)) < 100 * spread:  # six digits are enough: files of topics have millions of these
+        return f"{value:.6g}"
+    return f"{rounded(float(value), spread):.15g}"
+
+
+def _rows(columns: Mapping[str, Sequence[Any]], cell: Callable[[Any, float], Any]) -> Iterator[tuple[Any, ...]]:
+    """The rows of columns, each cell with the spread that stands beside it."""
+    spreads = {name: _spreads(columns, name) for name in columns}
+    shown = (map(cell, values, spreads[name]) for name, values in columns.items())
+    return zip(*shown, strict=True)
+
+
+ENDS = ("mean", "sd", "low", "high", "lowest", "highest", "prediction")
+"""Names of columns, or their last parts, that are of one number: its digits follow its deviation or interval."""
+
+
+def _spreads(columns: Mapping[str, Sequence[Any]], name: str) -> np.ndarray:
+    """Row by row the deviation of a column's number, or half of its interval; else the range of the column."""
+    whole, end = ("", name) if name in ENDS else name.rpartition("_")[::2]
+    known = lambda part: columns.get(f"{whole}_{part}" if whole else part)
+    sd, low, high = map(known, ("sd", "low", "high"))
+    if end in ENDS and sd is not None:
+        return np.asarray(sd, float)
+    if end in ENDS and low is not None and high is not None:
+        return 0.5 * (np.asarray(high, float) - np.asarray(low, float))
+    values = columns[name]
+    is_own = isinstance(values, np.ndarray) and np.issubdtype(values.dtype, np.floating)
+    return np.full(len(values), range_of(values) if is_own else 0.0)
 
 
 def _csv(parts: Parts, file: BinaryIO) -> None:
@@ -168,14 +203,14 @@ def _csv(parts: Parts, file: BinaryIO) -> None:
 
 def _jsonl(parts: Parts, file: BinaryIO) -> None:
     for columns in parts:
-        for row in zip(*columns.values(), strict=True):
-            record = dict(zip(columns, map(_json, row), strict=True))
+        for row in _rows(columns, _json):
+            record = dict(zip(columns, row, strict=True))
             file.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
 
 
-def _json(value: Any) -> Any:
+def _json(value: Any, spread: float) -> Any:
     if isinstance(value, float | np.floating):
-        return json.loads(_short(value)) if np.isfinite(value) else None
+        return json.loads(_short(value, spread)) if np.isfinite(value) else None
     value = value.item() if isinstance(value, np.generic) else value
     return value if value is None or isinstance(value, int | str) else str(value)
 
@@ -184,7 +219,7 @@ def _parquet(parts: Parts, file: BinaryIO) -> None:
     arrow, writer = require_extra("pyarrow"), None
     for columns in parts:
         table = arrow.table({name: _arrow(values) for name, values in columns.items()})
-        writer = writer or require_extra("pyarrow.parquet").ParquetWriter(file, table.schema)
+        writer = writer or require_extra("pyarrow.parquet").ParquetWriter(file, table.schema, write_page_checksum=True)
         writer.write_table(table.cast(writer.schema))
     if writer is not None:
         writer.close()

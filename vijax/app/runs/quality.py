@@ -17,9 +17,10 @@ from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import units_of
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.tables.graph import Graph
-from vijax.evaluate import Score, paired_difference, unigram_score
+from vijax.evaluate import Difference, Score, paired_difference, unigram_score
 from vijax.evaluate.metrics import Curves
 from vijax.evaluate.units import is_of_rankings, unit_of
+from vijax.numerals import told
 
 NO_CURVES = Curves(*[np.zeros(0)] * 5)
 SAME = 0.2
@@ -114,17 +115,14 @@ def quality(seen: Seen, score: Any, curves: Curves, shown: list[Any]) -> tuple[l
     unit = unit_of(str(score))
     better = paired_difference(score, plain.score)
     error = f" ± {better.standard_error:.3f}" if np.isfinite(better.standard_error) else ""
-    said = f"{abs(better.mean):.3f}{error} {unit}"
+    said = f"{told(abs(better.mean), least=3)}{error} {unit}"
     if not error:
         warnings = [
             f"The error of the difference from {plain.name}, {said}, is not known: one group is held out.",
             *warnings,
         ]
     elif not better.mean > 2 * better.standard_error:
-        how = "no better" if better.mean >= -2 * better.standard_error else "worse"
-        by = f"{how} than {plain.name}: the difference is {said}"
-        if better.mean > 0:
-            by = f"better than {plain.name} by {said}, less than two standard errors"
+        by = _compared(plain.name, better, said)
         warnings = [
             f"The model predicts held-out data {by}. What it finds may be chance: try a smaller model, more passes or "
             "more data, or take it that the data have no such structure.",
@@ -137,6 +135,18 @@ def quality(seen: Seen, score: Any, curves: Curves, shown: list[Any]) -> tuple[l
     note += " A nat is a unit of log probability, a factor of 2.72."
     rows = [["this model", score.mean], [plain.name, plain.score.mean], ["difference", better.mean]]
     return [blocks.Table(TITLE, ["held-out score", unit], rows, note)], warnings
+
+
+def _compared(name: str, better: Difference, said: str) -> str:
+    """Better or worse than the plain alternative, the difference with its sign, and whether it is more than its
+    errors."""
+    if better.mean == 0:
+        return f"no better than {name}: the scores are the same"
+    errors = "less" if abs(better.mean) <= 2 * better.standard_error else "more"
+    close = f"{errors} than two standard errors"
+    if better.mean > 0:
+        return f"better than {name} by {said}, {close}"
+    return f"worse than {name}: the difference is -{said}, {close}"
 
 
 def _fell(curves: Curves) -> list[str]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from jaxtyping import PRNGKeyArray
 
 from vijax.app.kinds.assemble import load_data, make_algorithm, state_like, state_needs_data
 from vijax.app.kinds.listing import Data, Seen
@@ -42,14 +41,7 @@ def restore(folder: Path, config: Config, data: Data | None = None, moved: str |
         raise ConfigError(f"{folder}: nothing was saved yet; go on with it: vijax resume {folder}")
     words = tuple(data.names) if config.listing.of_documents else None
     fit = Fit(algorithm, best_state(found.tree), {}, None, vocabulary=words)
-    key = jax.random.key(config.fit.seed)
-    return Seen(fit, data, config.model, key, score_key=keys_at_end(key)[0])
-
-
-def keys_at_end(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
-    """The keys of a run's held-out score, and of what is read from its fit at its end."""
-    score_key, read_key = jax.random.split(jax.random.fold_in(key, 1))
-    return score_key, read_key
+    return Seen(fit, data, config.model, jax.random.key(config.fit.seed))
 
 
 def _kept(folder: Path, config: Config) -> Data | None:

@@ -26,7 +26,7 @@ from vijax.app.kinds.assemble import (
 )
 from vijax.app.kinds.density_algorithm import is_at_once, read_by
 from vijax.app.kinds.documents import with_own_stop_words
-from vijax.app.kinds.listing import Data, Seen
+from vijax.app.kinds.listing import Data, Seen, key_of_scores
 from vijax.app.kinds.tables import held_out_entries
 from vijax.app.page.blocks import without_excerpts
 from vijax.app.page.pages import write_pages
@@ -35,7 +35,6 @@ from vijax.app.runs.at_once import as_kept, fitted, keep_stage, keeper, read_sta
 from vijax.app.runs.claim import claimed, locked, unwritable
 from vijax.app.runs.quality import quality
 from vijax.app.runs.recorder import Recorder
-from vijax.app.runs.restored import keys_at_end
 from vijax.app.runs.results import forget_results, write_results
 from vijax.app.runs.run_end import what_is_saved, whole_end_of, write_end
 from vijax.app.runs.run_folder import (
@@ -305,7 +304,7 @@ def _fitted(sitting: Sitting, arranged: Any, callbacks: tuple[Any, ...]) -> Fit:
 def _seen_to_its_end(sitting: Sitting) -> Outcome:
     folder, config, data, algorithm, _, say, team = sitting
     key, listing = jax.random.key(config.fit.seed), config.listing
-    score_key, read_key = keys_at_end(key)
+    score_key, read_key = key_of_scores(), jax.random.split(jax.random.fold_in(key, 1))[1]
     note = note_of_batch_size(config, num_groups(config, data))
     if note:
         say(note)
@@ -349,7 +348,7 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
                 result = _fitted(sitting, arranged, (recorder, printer))
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
-    shown, fault = _described(listing, Seen(result, data, config.model, read_key, say, score_key))
+    shown, fault = _described(listing, Seen(result, data, config.model, read_key, say))
     if fault is None:
         judged = Seen(result, data, config.model, score_key)
         remarks, fault = _judged(judged, recorder.latest_score, folder, shown, say)

@@ -16,7 +16,7 @@ import numpy as np
 from vijax.app.page import blocks
 from vijax.app.runs.run_folder import Say, made_by_another, read_json, write_json
 from vijax.app.settings.typed_toml import DamagedError
-from vijax.files import write_arrays
+from vijax.files import check_declared_sizes, write_arrays
 from vijax.fitting import checkpoint
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
@@ -70,9 +70,11 @@ def read_posterior(folder: Path) -> dict[str, np.ndarray]:
     """The arrays of posterior.npz."""
     path = folder / "posterior.npz"
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        with path.open("rb") as file:
+            check_declared_sizes(file)
+            with np.load(file, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         why = type(error).__name__  # NumPy's own words tell the reader to trust the file
         raise DamagedError(f"{path}: missing or damaged ({why})", _again(folder)) from error
 

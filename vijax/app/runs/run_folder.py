@@ -9,6 +9,7 @@ RUN/metrics.jsonl   a line a step, a line a score    RUN/tables/         *.csv
 RUN/checkpoints/    the last three states            RUN/.lock           held by the process at work
 RUN/stage/          the stage of auto and dadvi from which a stopped fit goes on
 RUN/mixture.json    the number of normals, where auto has kept a mixture
+RUN/pages.json      the names of the tables and figures that were written last
 RUN/processes/      signs of life, while several processes are at work
 
 A run that has ended also holds the results for each of its own documents, rows or nodes, held-out ones too:

@@ -71,7 +71,7 @@ def _from_scipy_npz(path: Path, arrays: dict[str, np.ndarray], words: tuple[str,
     shape = whole_numbers(arrays["shape"], np.int64, f"{path}, shape").tolist()
     if len(shape) != 2:
         raise fail(path, "a matrix (documents, words)", f"shape {shape}", "save one row per document")
-    check_num_documents(shape[0], path)
+    check_num_documents(shape[0], path, arrays["data"].size)
     check_vocab_size(shape[1], path)
     with parsing(path, "a matrix saved by scipy.sparse.save_npz", "save it again by scipy.sparse.save_npz"):
         matrix = scipy.sparse.load_npz(path)
@@ -152,6 +152,7 @@ def read_uci(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
     done = 0
     for line, lines in itertools.chain([(4, beginning[3:])], blocks):
         triples = _uci_block(path, line, lines, documents, vocab_size)
+        check_num_documents(int(triples[:, 0].max(initial=0)), f"{path}, document", done + len(triples))
         builder.add_pairs(triples[:, 0] - 1, triples[:, 1] - 1, triples[:, 2])
         done += len(triples)
     if done != entries:
@@ -164,7 +165,7 @@ def _uci_header(path: Path, head: list[bytes]) -> tuple[int, ...]:
         if not text.isdigit() or len(text) > 18:
             remedy = "the first three lines are the numbers of documents, words and entries"
             raise fail(f"{path}:{number}", "a whole number", quoted(text), remedy)
-    check_num_documents(int(head[0]), f"{path}:1")
+    check_num_documents(int(head[0]), f"{path}:1", int(head[2]))
     check_vocab_size(int(head[1]), f"{path}:2")
     return tuple(map(int, head))
 
@@ -217,6 +218,7 @@ def read_matrix_market(path: Path, vocabulary: Vocabulary, folder: Path | None =
     if len(numbers) != entries:
         got = f"{len(numbers):,} entries where line {number} announces {entries:,}"
         raise fail(path, WHOLE, got, "fetch the file again")
+    check_num_documents(shape[0], f"{path}:{number}", entries)
     if dense:
         return Corpus.from_counts(numbers.reshape(shape[1], shape[0]).T, words, where=str(path))
     rows, columns = (_places(path, numbers[:, axis], shape[axis], what) for axis, what in enumerate(("row", "column")))

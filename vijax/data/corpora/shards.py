@@ -26,7 +26,18 @@ from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.checks import check_vocab_size, check_word_ids, fail, integer_counts, listed, whole_numbers
 from vijax.data.reading.files import check_regular, parsing, read_vocabulary
-from vijax.data.reading.store import REMEDY, WHOLE, from_parquet, is_address, parquet_files, shard_paths, text_beside
+from vijax.data.reading.parquet_values import check_num_rows
+from vijax.data.reading.store import (
+    REMEDY,
+    WHOLE,
+    from_parquet,
+    is_address,
+    no_parquet,
+    open_parquet,
+    parquet_files,
+    shard_paths,
+    text_beside,
+)
 from vijax.extras import require_extra
 
 ROWS = 8192
@@ -45,11 +56,10 @@ def is_prepared(folder: Path) -> bool:
 
 def holds_counts(path: Path) -> bool:
     """Tells whether a Parquet file, or the first of a folder, has a column of word ids and one of counts."""
-    reader = require_extra("pyarrow.parquet")
     first = shard_paths(path)[0]
     check_regular(first)
     with parsing(first, WHOLE, REMEDY):
-        return set(PAIRS) <= set(reader.read_schema(first).names)
+        return set(PAIRS) <= set(require_extra("pyarrow.parquet").read_schema(first).names)
 
 
 def read_shards(
@@ -117,21 +127,23 @@ def files_of(source: str | Path) -> list[str]:
         remedy = "call vijax prepare (vijax.data.prepare) again, as before: it goes on where it was"
         raise fail(source, "shards that are all there", "some, whose making was stopped", remedy)
     if not files:
-        raise fail(source, "a Parquet file, or a folder of them", "none", "check the path")
+        raise no_parquet(source)
     return files
 
 
 def record_batches(file: str | Path) -> Iterator[tuple[int, Any]]:
-    """The Arrow record batches of a shard, with the number of the first row of each, from 1."""
+    """The Arrow record batches of a shard, with the number of the first row of each, from 1. Raises DataError: it has
+    fewer or more rows than it says."""
     row = 1
     for batch in _in_store(str(file)) if is_address(file) else _on_disk(Path(file)):
         yield row, batch
         row += batch.num_rows
+    check_num_rows(row - 1, from_parquet(str(file), lambda opened: opened.metadata.num_rows), file)
 
 
 def _on_disk(file: Path) -> Iterator[Any]:
     check_regular(file)
-    with parsing(file, WHOLE, REMEDY), require_extra("pyarrow.parquet").ParquetFile(file) as opened:
+    with parsing(file, WHOLE, REMEDY), open_parquet(file) as opened:
         yield from opened.iter_batches(ROWS, columns=_kept(opened))
 
 

@@ -15,6 +15,8 @@ MAX_WORDS = 10_000_000
 """The largest vocabulary: ten topics over it take 400 MB."""
 MAX_DOCUMENTS = 100_000_000
 """The most documents: to know where they start takes 800 MB."""
+MAX_EMPTY, MAX_EMPTY_PER_ENTRY = 1_000_000, 100
+"""The most documents where there are no entries, and more for each entry: a small file may say that it has many."""
 
 
 class DataError(ValueError):
@@ -107,11 +109,16 @@ def check_vocab_size(vocab_size: int, where: object) -> None:
         raise fail(where, f"a vocabulary of at most {MAX_WORDS:,} words", f"one of {vocab_size:,}", remedy)
 
 
-def check_num_documents(number: int, where: object) -> None:
-    """Raises a DataError when there are more documents than `MAX_DOCUMENTS`, before memory is taken for them."""
+def check_num_documents(number: int, where: object, entries: int | None = None) -> None:
+    """Raises a DataError when there are more documents than `MAX_DOCUMENTS`, or far more than the entries of all of
+    them, where these are known, before memory is taken for them."""
+    remedy = "check the number of documents, or divide them among several files"
     if number > MAX_DOCUMENTS:
-        remedy = "check the number of documents, or divide them among several files"
         raise fail(where, f"at most {MAX_DOCUMENTS:,} documents", f"{number:,}", remedy)
+    if entries is not None and number > MAX_EMPTY + MAX_EMPTY_PER_ENTRY * entries:
+        most = MAX_EMPTY + MAX_EMPTY_PER_ENTRY * entries
+        expected = f"at most {most:,} documents, there being {entries:,} entries of a document and a word"
+        raise fail(where, expected, f"{number:,}", "correct the number of documents; nearly all of these are empty")
 
 
 def check_offsets(indptr: np.ndarray, where: object) -> None:

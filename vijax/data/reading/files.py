@@ -10,12 +10,16 @@ import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from vijax.data.reading.checks import DataError, fail
+from vijax.memory import in_words
 
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 20
 LINES_BYTES = 1 << 22
+LEAST_BOMB, BOMB = 1 << 28, 200
+"""Bytes to which a gzipped file may unpack however small it is, and bytes that each of its own may become."""
 
 
 @contextlib.contextmanager
@@ -26,13 +30,45 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
     try:
         with path.open("rb") as file:
             packed = file.read(2) == GZIP_MAGIC
-        with gzip.open(path) if packed else path.open("rb") as file:
+        with _unpacked(path) if packed else path.open("rb") as file:
             yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise fail(path, "whole gzip data", f"a truncated or damaged file ({error})", "fetch the file again") from error
     except OSError as error:
         remedy = "check the path and that you may read it"
         raise fail(path, "a readable file", error.strerror or str(error), remedy) from error
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of a gzipped file, as long as they are not far more than any text is packed to."""
+
+    def __init__(self, path: Path):
+        self._path, self._file = path, gzip.open(path)  # noqa: SIM115
+        self._packed, self._come = path.stat().st_size, 0
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads some bytes. Raises a DataError where too many have come."""
+        data = self._file.read(len(buffer))
+        self._come += len(data)
+        if self._come > max(LEAST_BOMB, BOMB * self._packed):
+            expected = f"a gzipped file that unpacks to {BOMB} times its size at most"
+            got = f"{in_words(self._packed)} that unpack to more than {in_words(self._come - len(data))}"
+            raise fail(self._path, expected, got, "if it is to be trusted, unpack it (gunzip), and name the new file")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+        super().close()
+
+
+def _unpacked(path: Path) -> io.BufferedReader:
+    return io.BufferedReader(_Unpacked(path), BLOCK_BYTES)
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vijax.data.reading.checks import DataError, fail
-from vijax.data.reading.files import check_regular, kind_of, parsing, read_text
+from vijax.data.reading.checks import DataError, fail, listed
+from vijax.data.reading.files import check_regular, kind_of, naming, parsing, read_text
+from vijax.data.reading.partitions import Part, is_hidden, is_part, local_names, parts_of, strays_of
 from vijax.extras import require_extra
 
 WAITS_S = (0.2, 1.0, 5.0)
@@ -59,41 +61,121 @@ def blocks_of(file: str, counts: Sequence[int], first: int) -> Iterator[Block]:
 
 def shard_paths(path: Path) -> list[Path]:
     """The Parquet files of a folder in the order of their names; a file is its own only shard."""
-    return sorted(found for found in path.glob("*.parquet") if not found.is_dir()) if path.is_dir() else [path]
+    return [Path(part.file) for part in parquet_parts(path)] if path.is_dir() else [path]
 
 
 def parquet_files(source: str | Path) -> list[str]:
     """The Parquet files of a folder in the order of their names; a file is its own only one."""
+    return [part.file for part in parquet_parts(source)]
+
+
+def parquet_parts(source: str | Path) -> list[Part]:
+    """The Parquet files of a folder, with the columns that the names of folders within it give them (`column=value`);
+    a file is its own only one. Hidden files, and those whose names begin with an underscore, are left out.
+
+    Raises:
+      DataError: files lie in folders of other names, or some in folders and some beside them.
+    """
     if not is_address(source):
         path = Path(source).expanduser()
-        files = [] if kind_of(path) == "none" else shard_paths(path)
-        for file in files:
-            check_regular(file)
-        return list(map(str, files))
+        kind = kind_of(path)
+        if kind == "a folder":
+            found = parts_of(local_names(path), source)
+            parts = [Part(str(path / part.file), part.values) for part in found]
+        else:
+            parts = [] if kind == "none" else [Part(str(path), {})]
+        for part in parts:
+            check_regular(Path(part.file))
+        return parts
 
-    def found(asked: Asked) -> list[str]:
+    def found_there(asked: Asked) -> list[Part]:
         with asked.of(0):
             store, path = _store_of(str(source))
             store.invalidate_cache()
-            names = [path] if path.endswith(".parquet") else store.glob(f"{path.rstrip('/')}/*.parquet")
-            return sorted(map(store.unstrip_protocol, names))
+            if path.endswith(".parquet") and not store.isdir(path):
+                return [Part(store.unstrip_protocol(path), {})]
+            begin = f"{path.rstrip('/')}/"
+            parts = parts_of(_stored_names(store, begin), source)
+            return [Part(store.unstrip_protocol(begin + part.file), part.values) for part in parts]
 
-    return retried(str(source), found)
+    return retried(str(source), found_there)
 
 
-def from_parquet(file: str, read: Callable[[Any], Found]) -> Found:
-    """Reads from a Parquet file, and asks its store again where it does not answer.
+MOST_ASKED = 50
+"""Folders of a store, which are no parts, in which files are looked for: each is a request."""
+
+
+def _stored_names(store: Any, begin: str) -> list[str]:
+    """The paths of the Parquet files in a folder of a store, and in those within it; see `local_names`."""
+    found: list[str] = []
+    waiting = [""]
+    left = MOST_ASKED
+    while waiting:
+        within = waiting.pop()
+        left -= not is_part(within)
+        if left < 0 and not is_part(within):
+            continue
+        try:
+            entries = store.ls(f"{begin}{within}".rstrip("/"), detail=True)
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            name = entry["name"].rstrip("/").removeprefix(begin)
+            if entry["type"] == "directory":
+                waiting += [] if is_hidden(name) or name == within else [name]
+            elif name.endswith(".parquet"):
+                found.append(name)
+    return found
+
+
+def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
+    """The error of a source without Parquet files; it names those that lie in folders within it."""
+    path = Path(str(source)).expanduser()
+    strays = strays_of(local_names(path)) if not is_address(source) and path.is_dir() else []
+    got = f"none but {listed(strays, 3)}, which are left out" if strays else "none"
+    if strays:
+        remedy = "name the file, or its folder; files in folders called column=value are read, hidden ones are not"
+    return fail(source, "a Parquet file, or a folder of them", got, remedy)
+
+
+def open_parquet(file: Any, texts_once: bool = False) -> Any:
+    """A Parquet file, opened; its pages are compared with their checksums where it has any.
+
+    Args:
+      file: a path, or a file.
+      texts_once: whether a text that comes again and again is in memory once. A file of 1 MB can say a text of 20 MB
+        ten thousand times.
+    """
+    parquet = require_extra("pyarrow.parquet")
+    how = {"page_checksum_verification": True}
+    opened = parquet.ParquetFile(file, **how)
+    if not texts_once:
+        return opened
+    names = _columns_of_texts(opened)
+    opened.close()
+    if hasattr(file, "seek"):
+        file.seek(0)
+    return parquet.ParquetFile(file, read_dictionary=names, **how)
+
+
+def _columns_of_texts(opened: Any) -> list[str]:
+    types = require_extra("pyarrow.types")
+    is_text = lambda kind: types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind)
+    return [field.name for field in opened.schema_arrow if is_text(field.type)]
+
+
+def from_parquet(file: str, read: Callable[[Any], Found], texts_once: bool = False) -> Found:
+    """Reads from a Parquet file, and asks its store again where it does not answer; see `open_parquet`.
 
     Raises:
       DataError: the file is damaged or not there, or its store does not answer.
     """
-    parquet = require_extra("pyarrow.parquet")
     if not is_address(file):
-        with parsing(Path(file), WHOLE, REMEDY), parquet.ParquetFile(file) as opened:
+        with naming(Path(file)), parsing(Path(file), WHOLE, REMEDY), open_parquet(file, texts_once) as opened:
             return read(opened)
 
     def there(asked: Asked) -> Found:
-        with _opened(file, asked) as stored, parquet.ParquetFile(stored) as opened:
+        with _opened(file, asked) as stored, open_parquet(stored, texts_once) as opened:
             return read(opened)
 
     return retried(file, there)
@@ -183,8 +265,16 @@ class Whole:
         self.closed = True
 
 
+NO_STORES = ("reference", "dask", "generic", "async_wrapper", "asyncwrapper", "asynclocal")
+"""Kinds of addresses that hold no files: what they name says what else is read, by templates too, or runs elsewhere."""
+
+
 def _store_of(address: str) -> tuple[Any, str]:
-    """The store of an address, and the path in it."""
+    """The store of an address, and the path in it. Raises DataError: it is of no store of files."""
+    for link in address.split("::"):
+        kind = link.partition("://")[0].lower()
+        if kind in NO_STORES:
+            raise fail(address, "an address of a store of files", f"one of {kind}://", "name the files themselves")
     try:
         return require_extra("fsspec.core", "store").url_to_fs(address)
     except ValueError as error:
@@ -213,9 +303,14 @@ def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
         except (DataError, MemoryError):
             raise
         except FINAL as error:
-            remedy = "check the address and your rights" if isinstance(error, OSError) else "install what is missing"
+            remedy = "check the address" if isinstance(error, OSError) else "install what is missing"
+            if isinstance(error, PermissionError):
+                remedy = f"{remedy} and your rights there; {_credentials(where)}"
             raise fail(where, "a file that may be read", _said(error), remedy) from error
         except Exception as error:  # each store has errors of its own
+            if (refusal := _refusal_of(error)) is not None:
+                got = f"none, or such as it refuses: {_said(refusal)}"
+                raise fail(where, "credentials that the store takes", got, _credentials(where)) from error
             if asked.fault is None:
                 raise fail(where, WHOLE, f"an unreadable one ({_said(error)})", REMEDY) from error
             if wait is None:
@@ -224,6 +319,38 @@ def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
                 raise fail(where, "a store that answers with whole files", tries, remedy) from error
         time.sleep(wait)
     raise AssertionError
+
+
+CREDENTIALS = re.compile(
+    r"credential|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|TokenRefreshRequired|AccessDenied"
+    r"|Anonymous caller|ClientAuthentication|\bForbidden\b|\bUnauthorized\b",
+    re.IGNORECASE,
+)
+"""What stores say where they do not know who asks; to ask again does not mend it."""
+OF_STORES = {
+    "s3": "aws configure, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; FSSPEC_S3_ANON=true for a public one",
+    "gs": "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS",
+    "abfs": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+OF_STORES |= {"s3a": OF_STORES["s3"], "gcs": OF_STORES["gs"], "az": OF_STORES["abfs"], "abfss": OF_STORES["abfs"]}
+
+
+def _refusal_of(error: BaseException) -> BaseException | None:
+    """The error, or the one behind it, by which a store says that it does not know who asks; None of another."""
+    seen: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in seen:
+        if CREDENTIALS.search(f"{type(at).__name__} {at}"):
+            return at
+        seen.append(at)
+        at = at.__cause__ or at.__context__
+    return None
+
+
+def _credentials(where: str) -> str:
+    """The remedy: credentials of the store of an address."""
+    kind = where.partition("://")[0].lower()
+    return f"give credentials ({OF_STORES.get(kind, f'as fsspec takes them for {kind}://')})"
 
 
 def _in_time(ask: Callable[[Asked], Found], asked: Asked) -> Found:

@@ -15,6 +15,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.csr import Bags, bags, canonical, is_canonical, row_entries
 from vijax.data.corpora.shards import PAIRS, ROWS, STRINGS, files_of, pairs_of, words_of
 from vijax.data.reading.checks import check_vocab_size, check_word_ids, fail, listed
+from vijax.data.reading.parquet_values import check_num_rows, check_room
 from vijax.data.reading.store import Block, blocks_of, from_parquet, said_of
 from vijax.data.streams.permutation import Permutation
 from vijax.data.streams.rows import HELD, SPLIT, Chosen, unchanged
@@ -162,6 +163,7 @@ class Shards:
                 if len(here):
                     found.append(_some(_checked(pairs_of(batch, str(block), row + 1), known, block), here))
                 row += batch.num_rows
+            check_num_rows(row, block.count, block)
             return _joined(found) if self.new_ids is None else _renumbered(_joined(found), self.new_ids)
 
         return from_parquet(block.file, read)
@@ -199,7 +201,7 @@ def shards(
     blocks: list[Block] = []
     num_pairs, largest = 0, list[int | None]([-1])
     for file in files:
-        names, counts, pairs, most = from_parquet(file, _head)
+        names, counts, pairs, most = from_parquet(file, functools.partial(_head, file))
         if missing := sorted(set(PAIRS) - set(names)):
             remedy = "prepare shards of the texts (vijax prepare); see help(vijax.data.corpora.shards)"
             raise fail(file, f"the columns {listed(missing)}", "none", remedy)
@@ -230,9 +232,11 @@ def of_arrow(item: Any, vocab_size: int, where: str) -> Corpus:
     return Corpus(*bags(*_joined(found))[:3], vocab_size=vocab_size)
 
 
-def _head(file: Any) -> tuple[list[str], list[int], int, list[int | None]]:
+def _head(where: str, file: Any) -> tuple[list[str], list[int], int, list[int | None]]:
     """The columns of a file, the rows of each row group, the number of word ids, and the largest of each row group,
-    None where it is not said."""
+    None where it is not said. Raises a DataError where there are more documents than can be held."""
+    number = file.metadata.num_rows
+    check_room(DOCUMENT_BYTES * number, where, f"{number:,} documents")
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     of_ids = [
         column

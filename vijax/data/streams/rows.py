@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +13,19 @@ import numpy as np
 from jaxtyping import Int, PyTree
 
 from vijax.data.reading.checks import fail, listed, nearest
-from vijax.data.reading.store import Block, blocks_of, from_parquet, parquet_files, said_of
+from vijax.data.reading.parquet_values import (
+    Kind,
+    check_num_rows,
+    check_numeric,
+    check_room,
+    common_type,
+    kinds_of,
+    numbers_of,
+)
+from vijax.data.reading.partitions import Part, is_index
+from vijax.data.reading.store import Block, blocks_of, from_parquet, no_parquet, parquet_parts, said_of
 from vijax.data.streams.permutation import Permutation
-from vijax.extras import require_extra
+from vijax.data.tables.columns import column_of, number
 
 HELD = 1 << 28
 """Bytes of rows that a fit holds at once, where nothing is said."""
@@ -40,12 +51,16 @@ class Rows:
       blocks: the row groups of the files: file, number in it, first row of all, number of rows.
       held_bytes: bytes of rows that a fit holds at once.
       chosen: the rows of the files that the table has; None: all.
+      types: the type of the numbers of each column, the same in all files.
+      beside: by file, the numbers of columns that the names of its folders give.
     """
 
     columns: PyTree
     blocks: tuple[Block, ...]
     held_bytes: int
     chosen: Chosen | None = None
+    types: Mapping[str, np.dtype] = dataclasses.field(default_factory=dict)
+    beside: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
     @property
     def num_groups(self) -> int:
@@ -83,17 +98,42 @@ class Rows:
                 places, arrays = by_row[begin:end], read(block)
                 empty = lambda x: np.empty((len(numbers), *x.shape[1:]), x.dtype)
                 held = jax.tree.map(empty, arrays) if begin == 0 else held
-                jax.tree.map(_put(places, numbers[places] - block.first), held, arrays)
+                held = jax.tree.map(_put(places, numbers[places] - block.first, block), held, arrays)
             begin = int(end)
         return held
 
     def read(self, block: Block) -> PyTree:
         """The arrays of a block."""
-        names = list(dict.fromkeys(jax.tree.leaves(self.columns)))
-        read = lambda file: unchanged(file, block).read_row_group(block.number, columns=names)
+        beside = self.beside.get(block.file, {})
+        names = [name for name in dict.fromkeys(jax.tree.leaves(self.columns)) if name not in beside]
+
+        def read(file: Any) -> Any:
+            for name in names:
+                check_numeric(file.schema_arrow.field(name).type, f"{block.file}, column {name!r}")
+            return unchanged(file, block).read_row_group(block.number, columns=names)
+
         found = from_parquet(block.file, read)
-        arrays = {name: _array(found.column(name), f"{block.file}, column {name!r}") for name in names}
-        matrix = lambda names: np.stack([arrays[name] for name in names], 1) if _is_list(names) else arrays[names]
+        if names:
+            check_num_rows(found.num_rows, block.count, block)
+
+        def column(name: str, dtype: np.dtype | None) -> np.ndarray:
+            if name in beside:
+                return np.full(block.count, beside[name], dtype)
+            return numbers_of(found.column(name), f"{block.file}, column {name!r}", dtype)
+
+        def matrix(names: Any) -> np.ndarray:
+            if not _is_list(names):
+                return column(names, self.types.get(names))
+            dtypes = [self.types[name] for name in names if name in self.types]
+            dtype = np.result_type(*dtypes) if len(dtypes) == len(names) > 0 else None
+            found_columns = [column(name, dtype) for name in names]
+            for name, values in zip(names, found_columns, strict=True):
+                if values.ndim > 1:
+                    got = f"lists of {values.shape[1]}"
+                    remedy = f"name it by itself (columns={name!r}), or leave it out"
+                    raise fail(f"{block.file}, column {name!r}", "numbers, as a column of a matrix", got, remedy)
+            return np.stack(found_columns, 1)
+
         return jax.tree.map(matrix, self.columns, is_leaf=_is_list)
 
     def contents(self) -> Iterator[np.ndarray]:
@@ -115,14 +155,20 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
 
     Args:
       source: a Parquet file, or a folder of them in the order of their names; also an address that fsspec knows, such
-        as s3://bucket/folder. A store that does not answer, or with less than was asked, is asked again three times.
+        as s3://bucket/folder. Folders within it that are called column=value give a column. Files whose names begin
+        with . or _ are left out. A store that does not answer, or with less than was asked, is asked again three
+        times. Pages of files that have checksums (pyarrow writes them by write_page_checksum=True) are compared with
+        them; of others a changed bit can go unseen.
       columns: names of columns, in the structure of the data that a model reads: ["a", "b"] is a matrix of two columns,
         "y" a vector, and (["a", "b"], "y") a pair of these. A column of lists of one length is a matrix. None takes all
-        columns as a matrix, in the order of the first file.
+        columns as a matrix, in the order of the first file. The type of a column is the one that holds the numbers of
+        all files, float64 where some are missing (NaN).
       held_bytes: bytes of rows that a fit holds at once; batches that lie ready come on top.
 
     Raises:
       DataError: no such file, a column that is missing, or no rows.
+
+    Warns where whole numbers above 2^53 are rounded, because others of their column are floats or missing.
 
     >>> import pyarrow, pyarrow.parquet, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -133,23 +179,99 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
     (2, (array([[1., 3.],
            [2., 4.]]), array([0, 1])))
     """
-    if not (files := parquet_files(source)):
-        raise fail(source, "a Parquet file, or a folder of them", "none", "check the path")
+    heads = heads_of(source)
+    if columns is None:
+        known = heads[0].known
+        index = [name for name in known if is_index(name)]
+        columns = [name for name in known if name not in index]
+        if index:
+            text = f"{source}: not read: {listed(index)}, the index of a data frame."
+            warnings.warn(f"{text} Name it in columns= if it is data.", stacklevel=2)
+    return rows_of(heads, columns, held_bytes)
+
+
+def rows_of(heads: Sequence[Head], columns: PyTree, held_bytes: int = HELD) -> Rows:
+    """The table of some columns of files whose heads are known; see `rows`."""
+    wanted = dict.fromkeys(jax.tree.leaves(columns))
     blocks: list[Block] = []
-    for file in files:
-        known, counts = from_parquet(file, _head)
-        columns = known if columns is None else columns
-        if missing := sorted(set(jax.tree.leaves(columns)) - set(known)):
-            raise fail(file, f"the columns {listed(missing)}", "none", nearest(missing[0], known))
-        blocks.extend(blocks_of(file, counts, blocks[-1].first + blocks[-1].count if blocks else 0))
+    for head in heads:
+        if missing := sorted(set(wanted) - set(head.known)):
+            raise fail(head.part.file, f"the columns {listed(missing)}", "none", nearest(missing[0], head.known))
+        numbers = sum(head.kinds[name].most for name in wanted)
+        check_room(8 * numbers, head.part.file, f"{max(head.counts, default=0):,} rows in a row group")
+        blocks.extend(blocks_of(head.part.file, head.counts, blocks[-1].first + blocks[-1].count if blocks else 0))
     if not blocks:
-        raise fail(source, "one row or more", "none", "check where the rows come from")
-    return Rows(columns, tuple(blocks), held_bytes)
+        raise fail(heads[0].part.file, "one row or more", "none", "check where the rows come from")
+    types = {name: dtype for name in wanted if (dtype := common_type([head.kinds[name] for head in heads])) is not None}
+    return Rows(columns, tuple(blocks), held_bytes, types=types, beside=_beside(heads, wanted))
 
 
-def _head(file: Any) -> tuple[list[str], list[int]]:
-    """The columns of a file, and the rows of each row group."""
-    return file.schema_arrow.names, [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+class Head(NamedTuple):
+    """The schema and sizes of a Parquet file, known before it is read.
+
+    Attributes:
+      part: the file, and the columns that the names of its folders give.
+      own: the kinds of its columns by name, in their order.
+      counts: the rows of each row group.
+      beside: the kinds of the columns that folders give.
+    """
+
+    part: Part
+    own: dict[str, Kind]
+    counts: list[int]
+    beside: dict[str, Kind]
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The kinds of all columns by name, in their order."""
+        return {**self.own, **{name: kind for name, kind in self.beside.items() if name not in self.own}}
+
+    @property
+    def known(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.kinds)
+
+
+def heads_of(source: str | Path) -> list[Head]:
+    """The heads of the Parquet files of a source, one or more.
+
+    Raises:
+      DataError: there is none, or one has a row group that is larger than memory.
+    """
+    if not (parts := parquet_parts(source)):
+        raise no_parquet(source)
+    texts = {name: column_of([part.values[name] for part in parts]) for name in parts[0].values}
+    beside = {name: Kind(None if values.dtype == object else values.dtype, False) for name, values in texts.items()}
+    return [Head(part, kinds, counts, beside) for part in parts for kinds, counts in [from_parquet(part.file, _head)]]
+
+
+def number_columns(heads: Sequence[Head]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns that are numbers in every file, in the order of the first; and those that are the index of a data
+    frame, which are not among them."""
+    are_numbers = lambda name: all(name in head.kinds and head.kinds[name].dtype is not None for head in heads)
+    known = heads[0].known
+    numbers = tuple(name for name in known if are_numbers(name) and not is_index(name))
+    return numbers, tuple(filter(is_index, known))
+
+
+def _head(file: Any) -> tuple[dict[str, Kind], list[int]]:
+    """The kinds of the columns of a file, and the rows of each row group."""
+    return kinds_of(file), [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+
+
+def _beside(heads: Sequence[Head], wanted: Container[str]) -> dict[str, dict[str, float]]:
+    """By file, the numbers that the names of its folders give, of columns that it does not have itself."""
+    found: dict[str, dict[str, float]] = {}
+    for head in heads:
+        for name, text in head.part.values.items():
+            if name not in wanted or name in head.own:
+                continue
+            try:
+                found.setdefault(head.part.file, {})[name] = number(text)
+            except ValueError as error:
+                where = f"{head.part.file}, column {name!r}, which its folder gives"
+                raise fail(where, "a number", repr(text), "leave the column out (columns=)") from error
+    return found
 
 
 def unchanged(file: Any, block: Block) -> Any:
@@ -164,28 +286,20 @@ def unchanged(file: Any, block: Block) -> Any:
     return file
 
 
-def _put(places: np.ndarray, rows: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
-    def put(held: np.ndarray, arrays: np.ndarray) -> None:
+def _put(places: np.ndarray, rows: np.ndarray, block: Block) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """A function that puts rows of a block among those that are held; they are widened where its type is wider."""
+
+    def put(held: np.ndarray, arrays: np.ndarray) -> np.ndarray:
+        if held.shape[1:] != arrays.shape[1:]:
+            expected = f"rows of shape {held.shape[1:]}, as in the files before"
+            raise fail(block, expected, f"{arrays.shape[1:]}", "give lists one length in all files")
+        if not np.can_cast(arrays.dtype, held.dtype):
+            held = held.astype(np.result_type(held.dtype, arrays.dtype))
         held[places] = arrays[rows]
+        return held
 
     return put
 
 
 def _is_list(x: Any) -> bool:
     return isinstance(x, list) and all(isinstance(name, str) for name in x)
-
-
-def _array(column: Any, where: str) -> np.ndarray:
-    """A column of numbers, or of lists of one length, as an array. Missing values are NaN."""
-    types = require_extra("pyarrow.types")
-    if types.is_fixed_size_list(column.type) or types.is_list(column.type) or types.is_large_list(column.type):
-        lengths = require_extra("pyarrow.compute").list_value_length(column).to_numpy(zero_copy_only=False)
-        if column.null_count or (lengths != lengths[0]).any():
-            raise fail(where, "lists of one length", "lists of several, or missing ones", "give all rows one length")
-        flat = require_extra("pyarrow.compute").list_flatten(column)
-        return _array(flat, where).reshape(len(lengths), -1)
-    found = column.to_numpy(zero_copy_only=False)
-    if found.dtype.kind not in "biuf":
-        remedy = "code categories as 0, 1, 2, ..., or leave the column out (columns=)"
-        raise fail(where, "numbers", str(column.type), remedy)
-    return found

@@ -36,12 +36,13 @@ class Source(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """A source, as `stream` returns it."""
+    """A source, as `stream` returns it; `is_part`: each process gives its own (`own_part`)."""
 
     batches: Callable[[int], Iterator[Any]]
     num_groups: float | None
     forget: float = 0.0
     shuffled: bool = False
+    is_part: bool = False
 
 
 def stream(
@@ -53,7 +54,8 @@ def stream(
 ) -> Stream:
     """Batches from elsewhere, for `vijax.fit(alg, stream(...), num_steps=...)`.
 
-    A batch is a pytree of arrays (of PyTorch or Arrow too) with one leading axis of groups, an Arrow table or record
+    A batch is a pytree of arrays (of PyTorch or Arrow too; a list is a tuple, of one tensor that tensor, as a loader of
+    a `TensorDataset` gives them) with one leading axis of groups, an Arrow table or record
     batch being a matrix of its columns; for models of documents, whatever `vijax.data.read` reads, over the model's
     words, or an Arrow table or record batch with the columns `ids` and `counts` of shards; or a `vijax.Minibatch`.
     Batches of one size share a program. The first is checked as arrays are; of later ones, steps that are not finite
@@ -66,6 +68,9 @@ def stream(
     rho = `forget` that is streaming variational Bayes with a forgetting rate: lambda becomes
     eta + (1 - rho) (lambda - eta) + the message of the batch (Broderick et al. 2013, section 2.1; Honkela and Valpola
     2003). A number of your own is the population size of McInerney, Ranganath and Blei (2015, section 2).
+
+    In a fit of several processes each has to give the same batches (the first is compared), or say that it gives its
+    own part of them: `vijax.data.own_part`.
 
     Args:
       batches: a source with `batches` and `num_groups`; a function from a step to the batches from there on; or an
@@ -108,6 +113,7 @@ class StreamLoader:
         self._rest: Iterator[Any] | None = None  # behind the first, while nobody has taken it
         self._kinds: list[Any] | None = None
         self._structure: Any = None
+        self._is_single: bool | None = None  # whether a list of one array is that array
         documents = model.form.documents
         self.vocabulary: tuple[str, ...] | None = None if documents is None else documents.vocabulary
 
@@ -170,7 +176,7 @@ class StreamLoader:
             return item
         if self.model.form.documents is not None:
             return Minibatch(self._documents(item, step), None)
-        data = jax.tree.map(np.asarray, tuple(item) if isinstance(item, list) else item)
+        data = jax.tree.map(np.asarray, self._of_list(item) if isinstance(item, list) else item)
         structure = jax.tree.structure(data), [np.shape(x)[1:] for x in jax.tree.leaves(data)]
         try:
             intake.check_aligned(data)
@@ -185,6 +191,16 @@ class StreamLoader:
             remedy = "have the source give arrays of one structure"
             raise fail(f"batch of step {step}", f"arrays as in the first, {self._structure}", str(structure), remedy)
         return Minibatch(intake.cast(self._kinds, data), None)
+
+    def _of_list(self, item: list[Any]) -> PyTree:
+        """A batch that is a list of arrays, as loaders of PyTorch give it: a tuple of them; of one array alone that
+        array, where the model reads no tuple of one."""
+        if len(item) != 1:
+            return tuple(item)
+        if self._is_single is None:
+            single, pair = (jax.tree.map(np.asarray, data) for data in (item[0], tuple(item)))
+            self._is_single = not intake.can_read(self.model, pair) and intake.can_read(self.model, single)
+        return item[0] if self._is_single else tuple(item)
 
     def _documents(self, item: Any, step: int) -> PyTree:
         """A batch of documents, over the words of the model, or else of the first batch that has words."""

@@ -13,7 +13,8 @@ import numpy as np
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.files import check_regular, parsing, read_lines
-from vijax.extras import require_extra
+from vijax.data.tables.sheets import sheet_of
+from vijax.files import check_declared_sizes
 
 BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
 SAVE_AGAIN = "save arrays of numbers by numpy.save or numpy.savez (no pickles), or fetch the file again"
@@ -27,7 +28,7 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
     with parsing(path, expected, SAVE_AGAIN), path.open("rb") as raw:
         if not raw.read(6).startswith(BEGINNINGS):
             raise fail(path, expected, "another kind of file", SAVE_AGAIN)
-        raw.seek(0)
+        check_declared_sizes(raw)
         file = np.load(raw, allow_pickle=False)
         if isinstance(file, np.ndarray):
             arrays = {"x": file}
@@ -152,17 +153,14 @@ def with_points(cells: Sequence[str], decimal: Decimal | None, where: str) -> tu
 def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> tuple[list[str], list[list[Any]]]:
     """The names in the first row of a sheet that is not empty, and the cells of the rows below it, "" for an empty one.
     A note says which sheet is read where there are several."""
-    check_regular(path)
-    calamine = require_extra("python_calamine", "excel")
-    whole = parsing(path, "a whole spreadsheet", "save it again, or save the sheet as CSV")
-    with whole, calamine.CalamineWorkbook.from_path(path) as book:
-        names = list(book.sheet_names)
-        sheet = names[0] if dialect.sheet is None else dialect.sheet
-        if sheet not in names:
-            raise fail(path, f"a sheet {sheet!r}", "none", f"pass sheet=...; {nearest(sheet, names)}")
-        rows = [row for row in book.get_sheet_by_name(sheet).to_python() if any(cell != "" for cell in row)]
-    if len(names) > 1 and dialect.sheet is None and notes is not None:
-        notes.add(f"The sheet {sheet!r} of {path.name} is read, and not {listed(names[1:])}: set sheet for another.")
+    found = sheet_of(path, dialect.sheet)
+    if found.name is None:
+        wanted = "a sheet" if dialect.sheet is None else f"a sheet {dialect.sheet!r}"
+        raise fail(path, wanted, "none", f"pass sheet=...; {nearest(dialect.sheet or '', found.sheets)}")
+    if len(found.sheets) > 1 and dialect.sheet is None and notes is not None:
+        others = listed(found.sheets[1:])
+        notes.add(f"The sheet {found.name!r} of {path.name} is read, and not {others}: set sheet for another.")
+    rows = found.rows
     header = [str(cell).strip() for cell in next(iter(rows), [])]
     _check_header(header, f"{path}, the first row")
     return header, rows[1:]

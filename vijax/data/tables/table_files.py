@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Container
+import functools
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import numpy as np
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, kind_of, naming
-from vijax.data.reading.store import from_parquet, is_address, parquet_files
+from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, values_of
+from vijax.data.reading.partitions import cells_of, index_left_out, is_index
+from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_parts
 from vijax.data.tables.columns import MISSING, FileColumns, column_of, name_of, not_numbers
 from vijax.data.tables.formats import USUAL, Dialect, load_arrays, read_delimited, read_sheet, with_points
 from vijax.data.tables.synthetic_tables import GENERATORS
@@ -93,8 +96,8 @@ def read_columns(
 
 
 def is_parquet(source: str) -> bool:
-    """Tells whether a source is a folder of Parquet files, or an address in a store."""
-    return is_address(source) or (Path(source).expanduser().is_dir() and bool(parquet_files(source)))
+    """Tells whether a source is a folder, which then is one of Parquet files, or an address in a store."""
+    return is_address(source) or Path(source).expanduser().is_dir()
 
 
 def _reader(path: Path) -> Callable[[Path, Dialect, Container[str], Notes], Columns]:
@@ -168,30 +171,73 @@ def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) ->
     _check_header(header, f"{path}, the first row", notes)
     columns = {name: [row[place] for row in rows] for place, name in enumerate(header) if name}
     empty = lambda cell: None if cell == "" else cell
-    return {name: _from_arrow([empty(cell) for cell in cells], name in exact) for name, cells in columns.items()}
+    return {
+        name: _from_arrow([empty(cell) for cell in cells], name, name in exact, notes)
+        for name, cells in columns.items()
+    }
 
 
 def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
-    parts = [from_parquet(file, lambda opened: opened.read()) for file in parquet_files(path)]
+    """The columns of a Parquet file, or of a folder of them with those that the names of its folders give."""
+    parts = parquet_parts(path)
     if not parts:
-        raise fail(path, "a Parquet file, or a folder of them", "none", "check the address")
-    names = parts[0].column_names
+        raise no_parquet(path)
+    tables = [from_parquet(part.file, functools.partial(_whole, part.file), texts_once=True) for part in parts]
+    names = _alike(path, tables, notes)
+    values = {name: [value for table in tables for value in values_of(table.column(name))] for name in names}
+    beside = cells_of(parts, [table.num_rows for table in tables])
+    values |= {name: cells for name, cells in beside.items() if name not in names}
+    return {name: _from_arrow(column, name, name in exact, notes) for name, column in values.items()}
+
+
+def _whole(file: str, opened: Any) -> Any:
+    """The table in a file. Raises DataError: it is larger than memory, or has other rows than it says."""
+    number, width = opened.metadata.num_rows, len(opened.schema_arrow.names)
+    check_room(CELL_BYTES * number * width, file, f"{number:,} rows of {width:,} columns")
+    table = opened.read()
+    check_num_rows(table.num_rows, number, file)
+    return table
+
+
+def _alike(path: str | Path, tables: Sequence[Any], notes: Notes) -> list[str]:
+    """The names of the columns, which all tables have, without the index of a data frame."""
+    names = tables[0].column_names
     if len(set(names)) < len(names):
         raise fail(path, "columns of distinct names", listed(names), "rename them")
-    if other := next((part.column_names for part in parts if part.column_names != names), None):
+    if other := next((table.column_names for table in tables if sorted(table.column_names) != sorted(names)), None):
         raise fail(path, f"the columns {listed(names)} in each file", listed(other), "write all files alike")
-    values = {
-        name: [value for part in parts for value in part.column(place).to_pylist()] for place, name in enumerate(names)
-    }
-    return {name: _from_arrow(column, name in exact) for name, column in values.items()}
+    for name in filter(is_index, names):
+        notes.add(index_left_out(name))
+    return [name for name in names if not is_index(name)]
 
 
-def _from_arrow(values: list, exact: bool) -> np.ndarray:
+def _from_arrow(values: list, name: str, exact: bool, notes: Notes) -> np.ndarray:
     numeric = all(value is None or isinstance(value, int | float | decimal.Decimal) for value in values)
     if numeric and not exact:
-        return np.array([np.nan if value is None else float(value) for value in values], float)
+        return _numbers(values, name, notes)
     text = ["" if value is None else name_of(value) for value in values]
     return np.array(text, object) if exact else column_of(text)
+
+
+def _numbers(values: list, name: str, notes: Notes) -> np.ndarray:
+    """Floats, NaN where one is missing. Whole numbers that floats do not hold stay whole where none is missing, and are
+    said to be rounded where some are."""
+    found = np.array([np.nan if value is None else float(value) for value in values], float)
+    large = np.flatnonzero(np.abs(found) >= EXACT).tolist()
+    rounded = [place for place in large if isinstance(values[place], int) and int(found[place]) != values[place]]
+    if not rounded:
+        return found
+    if all(isinstance(value, int) for value in values):
+        least, most = min(values), max(values)
+        dtype = next((t for t in (np.int64, np.uint64) if np.iinfo(t).min <= least and most <= np.iinfo(t).max), None)
+        if dtype is not None:
+            return np.array(values, dtype)
+    first = values[rounded[0]]
+    notes.add(
+        f"Whole numbers of the column {name!r} are rounded, such as {first} to {int(found[rounded[0]])}: others are "
+        "missing or no whole numbers. If they are names, write them as text."
+    )
+    return found
 
 
 def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,9 +11,10 @@ from typing import Any, NamedTuple
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest, whole_letters
 from vijax.data.reading.files import check_regular, parsing, read_lines, read_text
-from vijax.data.reading.store import shard_paths
+from vijax.data.reading.parquet_values import check_num_rows, values_of
+from vijax.data.reading.partitions import is_index, local_names, strays_of
+from vijax.data.reading.store import REMEDY, WHOLE, no_parquet, open_parquet, parquet_parts
 from vijax.data.tables.formats import USUAL, Dialect, read_delimited, read_sheet
-from vijax.extras import require_extra
 
 Texts = Iterator[tuple[str, str]]
 DEFAULT_COLUMN = "text"
@@ -21,15 +23,33 @@ HEADER_WORDS = 4  # the name of a column has fewer
 
 
 def text_paths(folder: Path) -> list[Path]:
-    """The .txt files of a folder and of those below it, also gzipped, in the order of their names."""
+    """The .txt files of a folder and of those below it, also gzipped, in the order of their names; without hidden ones,
+    such as ._notes.txt, which other systems leave beside a file."""
+    return [path for path in _all_text_paths(folder) if not _is_hidden(path, folder)]
+
+
+def _all_text_paths(folder: Path) -> list[Path]:
     return sorted(path for path in [*folder.rglob("*.txt"), *folder.rglob("*.txt.gz")] if not path.is_dir())
+
+
+def _is_text(path: Path) -> bool:
+    """True of texts, and not of words beside counts."""
+    return path.name != "vocabulary.txt" and not path.name.endswith(".vocab.txt")
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def text_folder(path: Path, column: str | None = None, dialect: Dialect = USUAL, notes: Notes | None = None) -> Texts:
     """The .txt files of a folder and of those below it, also gzipped, each a document, in the order of their names."""
     files = text_paths(path)
     if not files:
+        if strays_of(local_names(path)):
+            raise no_parquet(path)
         raise fail(path, "files ending in .txt", "none", "check the folder, or name a file of another format")
+    if notes is not None and (hidden := len(_all_text_paths(path)) - len(files)):
+        notes.add(f"Files whose names begin with a point, or that of their folder, are left out: {hidden}.")
     for file in files:
         yield str(file.relative_to(path)), read_text(file, dialect.encoding)
 
@@ -74,20 +94,45 @@ def jsonl_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = No
 
 
 def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
-    """Records of a Parquet file, or of a folder of them."""
-    reader, files = require_extra("pyarrow.parquet"), shard_paths(path)
-    whole = lambda file: parsing(file, "a whole Parquet file", "fetch or write the file again")
+    """Records of a Parquet file, or of a folder of them. Names of folders give columns too; the index of a data frame
+    is left out."""
+    parts = parquet_parts(path)
+    if not parts:
+        raise no_parquet(path)
+    if notes is not None and path.is_dir() and (others := [file.name for file in text_paths(path) if _is_text(file)]):
+        notes.add(f"Files beside those of Parquet are not read: {listed(others, 3)}.")
 
     def rows(columns: Sequence[str] | None) -> Iterator[tuple[str, int, dict[str, Any]]]:
-        for file in files:
-            check_regular(file)
-            with whole(file), reader.ParquetFile(file) as opened:
-                records = (record for batch in opened.iter_batches(columns=columns) for record in batch.to_pylist())
-                yield from ((f"{file}, row {n}", n, record) for n, record in enumerate(records, 1))
+        for part in parts:
+            n = 0
+            for n, record in enumerate(_records_of(Path(part.file), columns), 1):
+                yield f"{part.file}, row {n}", n, {**part.values, **record}
 
-    check_regular(files[0])
-    with whole(files[0]), reader.ParquetFile(files[0]) as file:
-        return Records(file.schema_arrow.names, str(files[0]), rows)
+    first = Path(parts[0].file)
+    with _parquet(first) as file:
+        names = [name for name in file.schema_arrow.names if not is_index(name)]
+    others = [name for name in parts[0].values if name not in names]
+    return Records([*names, *others], str(first), rows)
+
+
+def _records_of(file: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file by name. Raises DataError: it has fewer or more rows than it says."""
+    number = 0
+    with _parquet(file) as opened:
+        known = opened.schema_arrow.names
+        wanted = [name for name in known if not is_index(name) and (columns is None or name in columns)]
+        for batch in opened.iter_batches(columns=wanted):
+            by_column = {name: values_of(batch.column(name)) for name in batch.schema.names}
+            yield from ({name: by_column[name][i] for name in by_column} for i in range(batch.num_rows))
+            number += batch.num_rows
+        check_num_rows(number, opened.metadata.num_rows, file)
+
+
+@contextlib.contextmanager
+def _parquet(file: Path) -> Iterator[Any]:
+    check_regular(file)
+    with parsing(file, WHOLE, REMEDY), open_parquet(file, texts_once=True) as opened:
+        yield opened
 
 
 RECORDS: dict[str, Callable[..., Records]] = {

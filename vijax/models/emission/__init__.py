@@ -1,5 +1,6 @@
 """Emissions: the observation models of mixture components and of states of chains."""
 
+from vijax.models.emission.around import around
 from vijax.models.emission.base import Emission as Emission
 from vijax.models.emission.base import LogLikelihood as LogLikelihood
 from vijax.models.emission.base import LogPredictive as LogPredictive
@@ -17,6 +18,7 @@ from vijax.models.emission.gaussian import (
 )
 
 __all__ = [
+    "around",
     "bernoulli",
     "blurred",
     "categorical",

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from vijax.checks import require
 from vijax.models.formulas.formula import at_level
 from vijax.models.formulas.laws import Law
+from vijax.models.formulas.weighted import mean_and_spread
 
 if TYPE_CHECKING:
     from vijax.models.formulas.glmm import Draws, Glmm
@@ -38,10 +39,11 @@ def ratios_of(law: Law, base: str = "") -> str:
 
 def standardised(model: Glmm, draws: Draws) -> Named:
     """Change of the predictor by one sd of each column, at draws; in sds of the response where the link is the identity
-    (Gelman, Hill and Vehtari 2020, section 12.2). Columns that code categories have none."""
-    unit = np.std(model.design.y) if model.law.link == "identity" else 1.0
+    (Gelman, Hill and Vehtari 2020, section 12.2). Columns that code categories have none. Spreads count weights."""
+    spread = lambda column: float(mean_and_spread(column, model.weights)[1])
+    unit = spread(model.design.y) if model.law.link == "identity" else 1.0
     columns = {name: (column, codes) for name, column, codes in _slopes(model)}
-    return {name: draws.named[name] * (np.std(x) / unit) for name, (x, codes) in columns.items() if not codes}
+    return {name: draws.named[name] * (spread(x) / unit) for name, (x, codes) in columns.items() if not codes}
 
 
 def _slopes(model: Glmm) -> list[tuple[str, np.ndarray, bool]]:

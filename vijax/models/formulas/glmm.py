@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -16,11 +17,15 @@ from vijax.checks import check_key, require, require_integers
 from vijax.contract.model import Model
 from vijax.contract.queries import answers
 from vijax.contract.variables import Z
+from vijax.data.formulas.design_columns import Functions
+from vijax.data.schema.schema import Schema
+from vijax.data.schema.typed_columns import TypedTable
 from vijax.models.energies.density import density
 from vijax.models.formulas import coefficients
 from vijax.models.formulas import formula as formulas
 from vijax.models.formulas.crossed_normal import sums_of
-from vijax.models.formulas.form import Form, form_of
+from vijax.models.formulas.form import COEFFICIENTS, Form, form_of
+from vijax.models.formulas.groups import Factor, NewLevels
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.priors import Prior, changed, weak
 from vijax.models.formulas.responses import responses
@@ -110,6 +115,11 @@ class Glmm(Model):
         return LAWS[self.density_form.law]
 
     @property
+    def schema(self) -> Schema:
+        """The columns that the formula names, and what each was taken for; later tables are read by it."""
+        return self.design.schema
+
+    @property
     def names(self) -> list[str]:
         """Names of all unknowns: coefficients, spreads and correlations of groups, parameters of the law."""
         found: list[str] = []
@@ -161,10 +171,26 @@ class Glmm(Model):
         if self.design.factors:
             found = self._program(_effects)(values, dict(self.data), key)
             effects = {factor.name: np.asarray(u) for factor, u in zip(self.design.factors, found, strict=True)}
-        return Draws({name: np.asarray(x) for name, x in named.items()}, effects, values)
+        unknowns = {name: np.asarray(x) for name, x in named.items()}
+        return Draws({**unknowns, **self._coefficients(values)}, effects, values)
+
+    def _coefficients(self, values: Mapping[str, Any]) -> dict[str, Float[np.ndarray, " S"]]:
+        """Coefficients at draws in float64: far from zero float32 keeps too few digits of them."""
+        form = self.density_form
+        if not form.labels:
+            return {}
+        in_units = np.stack([np.asarray(values[COEFFICIENTS + label], float) for label in form.labels], 1)
+        turn = np.array(form.units.turn).reshape(2 * [len(form.labels)])
+        beta = np.array(form.units.location) + form.units.size * in_units @ turn.T
+        return dict(zip(form.labels, beta.T, strict=True))
 
     def predictors(
-        self, draws: Draws, table: Any = None, key: PRNGKeyArray | None = None
+        self,
+        draws: Draws,
+        table: Any = None,
+        key: PRNGKeyArray | None = None,
+        *,
+        new_levels: formulas.WhereNew = "draw",
     ) -> Float[np.ndarray, "S N *C"]:
         """Predictors eta of rows at draws; of categories with a base the log odds of each other one, (S, N, C).
 
@@ -172,31 +198,39 @@ class Glmm(Model):
           draws: of `draws`.
           table: rows; None takes those of training.
           key: random key of the effects of groups that training has not seen.
+          new_levels: "draw" draws these from the law of groups, "error" refuses such groups.
         """
-        rows = self.design.rows if table is None else self.design.rows_of(table)
+        rows = self.design.rows if table is None else self.design.rows_of(table, new_levels)
+        return self._predictors(draws, rows, key)
+
+    def _predictors(self, draws: Draws, rows: formulas.Rows, key: PRNGKeyArray | None) -> Float[np.ndarray, "S N *C"]:
         labels, copies = self.density_form.labels, self.density_form.predictors
         eta = np.tile(rows.offset[:, None], (len(_first(draws.named)), 1, copies))
         if labels:
             beta = np.stack([draws.named[label] for label in labels], 1).reshape(len(eta), -1, copies)
-            eta = eta + rows.x @ beta
+            eta = _plus_products(eta, rows.x, beta[:, None])
+        strangers = {new.factor: new for new in rows.new_levels}
         for i, (factor, z, groups) in enumerate(zip(self.design.factors, rows.z, rows.groups, strict=True)):
             known = draws.effects[factor.name]
             if (groups < 0).any():
                 require(key is not None, "key", f"a random key, for groups of {factor.name} not seen", "none")
-                new = self._new_effects(draws, i, rows, key)
+                new = self._new_effects(draws, i, strangers[factor.name], key)
                 own = np.where((groups < 0)[:, None], new, known[:, groups])
             else:
                 own = known[:, groups]
-            eta = eta + np.einsum("nd,sncd->snc", z, own.reshape(*own.shape[:2], copies, -1))
+            eta = _plus_products(eta, z, own.reshape(*own.shape[:2], copies, -1).swapaxes(2, 3))
         return eta if self.design.against else eta[..., 0]
 
-    def _new_effects(self, draws: Draws, i: int, rows: formulas.Rows, key: Any) -> Float[np.ndarray, "S N d"]:
-        """Effects of groups that are not known, from their law: one draw for each row."""
+    def _new_effects(self, draws: Draws, i: int, new: NewLevels, key: Any) -> Float[np.ndarray, "S N d"]:
+        """Effects of groups that are not known, from their law. Rows of one group share its effects, and its name gives
+        their key, so that a group has the same draws whatever other rows there are."""
         own, size = self.density_form.effects[i], self.density_form.units.size
         factors = np.asarray(jax.vmap(lambda values: self.density_form.factor(values, i))(draws.values))
-        shape = (len(factors), len(rows.offset), len(own.labels))
-        noise = np.asarray(jax.random.normal(jax.random.fold_in(key, i), shape))
-        return np.einsum("sij,snj->sni", factors, noise) * size / np.array(own.sizes)
+        key = jax.random.fold_in(key, i)
+        each = [jax.random.fold_in(key, zlib.crc32(name.encode())) for name in new.levels]
+        noise = np.stack([jax.random.normal(one, (len(factors), len(own.labels))) for one in each], 1)
+        effects = np.einsum("sij,snj->sni", factors, noise) * size / np.array(own.sizes)
+        return effects[:, new.codes]
 
     def predict(
         self,
@@ -206,6 +240,7 @@ class Glmm(Model):
         key: PRNGKeyArray,
         level: float = 0.9,
         num_draws: int = 1000,
+        new_levels: formulas.WhereNew = "draw",
     ) -> Prediction:
         """Predictions of rows: the mean of the response there, with intervals of it and of the response itself.
 
@@ -217,20 +252,26 @@ class Glmm(Model):
           key: random key of the draws.
           level: probability of the intervals.
           num_draws: number of draws.
+          new_levels: "draw" takes groups that training has not seen, and says in `Prediction.new_levels` which they
+            are and how many rows are of them; "error" refuses them by name.
         """
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
         key_draws, key_new, key_data = keys.several(key, 3)
+        rows = self.design.rows if table is None else self.design.rows_of(table, new_levels)
         draws = self.draws(fit, key_draws, num_draws)
-        eta = self.predictors(draws, table, key_new)
+        eta = self._predictors(draws, rows, key_new)
         trials = self.design.trials if table is None else np.ones(eta.shape[1])
         mean = self.law.mean(self.density_form.others(draws.named), eta)
         mean = mean if self.design.levels else mean * trials
         drawn = self._responses(draws, eta, trials, key_data)
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-        low, high = np.quantile(mean, ends, axis=0)
-        lowest, highest = (None, None) if self.design.against else np.quantile(drawn, ends, axis=0)
-        spread = None if self.law.categories else drawn.std(0)
-        return Prediction(mean.mean(0), mean.std(0), low, high, lowest, highest, level, spread)
+        # Draws of a row side by side: its sums then do not depend on how many rows there are.
+        mean, drawn = (np.ascontiguousarray(np.moveaxis(x, 0, -1)) for x in (mean, drawn))
+        low, high = np.quantile(mean, ends, axis=-1)
+        lowest, highest = (None, None) if self.design.against else np.quantile(drawn, ends, axis=-1)
+        spread = None if self.law.categories else drawn.std(-1)
+        ends_of_mean = (mean.mean(-1), mean.std(-1), low, high)
+        return Prediction(*ends_of_mean, lowest, highest, level, spread, rows.new_levels, rows.notes)
 
     def replicated(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Float[np.ndarray, "S N"]:
         """Responses drawn for the rows of training, as `Fit.predictive` draws them; of categories their numbers."""
@@ -265,12 +306,20 @@ class Glmm(Model):
         draws = self.draws(fit, key_draws, num_draws)
         aux = self.density_form.others(draws.named)
         y, trials = (self.design.y, self.design.trials) if table is None else self.design.seen(table)
-        eta = self.predictors(draws, table, key_new).astype(jnp.result_type(float))
+        eta = self.predictors(draws, table, key_new)
+        if self.law.of_location:  # what is left of y is small where y is far from zero
+            y, eta = y - eta, np.zeros_like(eta)
+        else:
+            y = np.broadcast_to(y, (len(eta), len(y)))
+        eta = eta.astype(jnp.result_type(float))
         return np.asarray(self._program(_log_lik)(aux, eta, y, trials)) * (self.weights if table is None else 1.0)
 
     def _responses(self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any) -> Float[np.ndarray, "S N"]:
         aux = self.density_form.others(draws.named)
-        return np.asarray(self._program(_responses)(aux, eta.astype(jnp.result_type(float)), key, trials))
+        # Errors are drawn about zero, and added in float64: far from zero float32 keeps too few digits of them.
+        centre = eta if self.law.of_location else np.zeros_like(eta)
+        drawn = self._program(_responses)(aux, (eta - centre).astype(jnp.result_type(float)), key, trials)
+        return np.asarray(drawn, float) + centre if self.law.of_location else np.asarray(drawn)
 
     def _program(self, make: Callable[[Form], Callable[..., Any]]) -> Callable[..., Any]:
         """A program of all draws at once, made once for equal regressions."""
@@ -300,6 +349,8 @@ class Prediction(NamedTuple):
       highest: upper ends.
       level: the probability of the intervals.
       response_sd: standard deviation of the response itself; None of categories.
+      new_levels: the groups that training has not seen, by factor, and how many rows are of them.
+      notes: what else to know of these rows: splines beyond the values of training.
     """
 
     mean: Float[np.ndarray, " N *K"]
@@ -310,34 +361,40 @@ class Prediction(NamedTuple):
     highest: Float[np.ndarray, " N"] | None
     level: float
     response_sd: Float[np.ndarray, " N"] | None
+    new_levels: tuple[NewLevels, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-@by_value
 @checked
 def glmm(
     formula: str,
     table: Any,
-    family: Family = "gaussian",
+    family: Family | None = None,
     priors: Mapping[str, Sequence[Any]] | None = None,
     weights: Any = None,
     nodes: int | None = None,
     base: str | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Glmm:
     """A generalised linear model with effects of groups, by a formula.
 
     Args:
       formula: `response ~ terms`, as in lme4 and Bambi: interactions `a*b` and `a:b`, splines `bs(x, df=4)`,
-        categories, `offset(x)`, functions of numpy `np.log(x)`, and group effects `(x | g)`: an intercept and a slope
-        of x for each g, correlated; independent with `(x || g)`; without an intercept `(0 + x | g)`; nested
-        `(1 | g/h)`; of several factors. Successes among trials are `p(successes, trials)`. Package formulae reads it
-        (extra `formula`).
+        polynomials `poly(x, 2)`, categories `C(h, Sum)`, `offset(x)`, arithmetic `I(x**2)`, functions of numbers
+        `log(x)` or `np.log(x)`, and group effects `(x | g)`: an intercept and a slope of x for each g, correlated;
+        independent with `(x || g)`; without an intercept `(0 + x | g)`; nested `(1 | g/h)`; of several factors.
+        Successes among trials are `p(successes, trials)`, one level of a column is `h['b']`. Names with blanks and
+        other letters stand between backquotes. The grammar is closed (`vijax.data.formulas.parser`): what it does not
+        have is an error, and nothing of a formula is run. Means in `I(x - np.mean(x))` are of the rows of training.
       table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
-      family: law of the response. Links are the identity for "gaussian" and "t", the logit for "bernoulli", "binomial"
-        and "beta", the logarithm for the others. "zero_inflated_..." counts with probability psi and is zero else;
-        "hurdle_..." is not zero with probability psi. "cumulative" is for ordered categories (numbers, text in the
-        order of the alphabet, an ordered column of pandas): logit P(y <= k) = threshold[k] - eta, without an intercept.
-        "categorical" is for categories without an order: log P(y = k) / P(y = base) is a predictor of its own for each
-        k, with coefficients and effects of groups "x[k]", "1|g_sigma[k]"; effects of different k are independent.
+      family: law of the response. None follows it: "gaussian" for numbers, "bernoulli" for text of two kinds and for
+        True and False, "categorical" for text of more, "binomial" for successes among trials. Links are the identity
+        for "gaussian" and "t", the logit for "bernoulli", "binomial" and "beta", the logarithm for the others.
+        "zero_inflated_..." counts with probability psi and is zero else; "hurdle_..." is not zero with probability psi.
+        "cumulative" is for ordered categories (numbers, text in the order of the alphabet, an ordered column of
+        pandas): logit P(y <= k) = threshold[k] - eta, without an intercept. "categorical" is for categories without an
+        order: log P(y = k) / P(y = base) is a predictor of its own for each k, with coefficients and effects of groups
+        "x[k]", "1|g_sigma[k]"; effects of different k are independent.
       priors: priors in place of the weakly informative ones of Bambi's rule (`model.priors`), by name: {"x": ("normal",
         0, 1), "1|g_sigma": ("half_normal", 2), "corr|g": ("lkj", 2)}. The intercept has its prior at the means of all
         columns, and so have thresholds.
@@ -348,6 +405,8 @@ def glmm(
         used for "gaussian", whose integrals are exact.
       base: the category with which "categorical" compares the others; None takes the first, as numbers, letters or a
         column of pandas have them in order.
+      functions: your own functions by name, which the formula may then call: arrays (N,) in, an array (N,) out. They
+        can be given here alone, never in a file.
 
     Returns:
       A `Model`, a log density of its coefficients and of the spreads of its groups, whose effects are integrated out.
@@ -357,9 +416,7 @@ def glmm(
 
     Raises:
       ValueError: a formula that cannot be read, a table that lacks a column, a response that the family does not have.
-      ImportError: formulae is not installed.
 
-    >>> import pytest; _ = pytest.importorskip("formulae")
     >>> rng = np.random.default_rng(0)
     >>> g, x = np.arange(200) % 20, rng.normal(size=200)
     >>> y = 1 + 2 * x + rng.normal(size=20)[g] + 0.5 * rng.normal(size=200)
@@ -367,11 +424,30 @@ def glmm(
     >>> model.free.derived and list(model.priors)
     ['Intercept', 'x', '1|g_sigma', 'sigma']
     """
-    law = LAWS[family]
+    require(isinstance(formula, str), "formula", "text", type(formula).__name__)
+    if isinstance(table, str):  # its rows are the argument, not its path: the file may change
+        table = formulas.table_at(formula, table, functions)
+    return _glmm(formula, table, family, priors, weights, nodes, base, functions)
+
+
+@by_value
+def _glmm(
+    formula: str,
+    table: Any,
+    family: Family | None,
+    priors: Mapping[str, Sequence[Any]] | None,
+    weights: Any,
+    nodes: int | None,
+    base: str | None,
+    functions: Functions | None,
+) -> Glmm:
+    """`glmm` of a table in memory; equal arguments give the object made before."""
+    typed = formulas.table_at(formula, table, functions)
+    law = LAWS[family or formulas.usual_family(formula, typed, functions)]
     require(base is None or law.named, "base", 'None, but for family "categorical"', repr(base))
-    design = formulas.read(formula, table, law, base)
+    design = formulas.read(formula, typed, law, base, functions)
     _check(design, law)
-    weights = _weights(weights, table, len(design.y))
+    weights = _weights(weights, typed, len(design.y))
     _check_size(design)
     several = len(design.factors) > 1
     nodes = (1 if several else _nodes(design, weights)) if nodes is None else nodes
@@ -389,7 +465,8 @@ def glmm(
     data = _data(rows, law, [len(factor.levels) for factor in design.factors])
     parts["form"] = dataclasses.replace(made.form, given=data)
     found = Glmm(**parts, design=design, priors=known, data=data, density_form=form, weights=weights)
-    own = answers(responses(form, design, rows, data), predict=found.predict, beside=found.group_effects)
+    generative = responses(form, design, rows, data)
+    own = answers(generative, predict=found.predict, beside=found.group_effects, schema=design.schema)
     object.__setattr__(found, "queries", {**found.queries, **own})
     return found
 
@@ -477,7 +554,7 @@ def _nodes(design: formulas.Design, weights: np.ndarray) -> int:
     return min(NODES.get(_width(design, design.factors[0]), 1), most)
 
 
-def _width(design: formulas.Design, factor: formulas.Factor) -> int:
+def _width(design: formulas.Design, factor: Factor) -> int:
     """The number of effects of a group."""
     return len(factor.labels) * (len(design.against) or 1)
 
@@ -490,13 +567,15 @@ def _check_size(design: formulas.Design) -> None:
     require(rest <= MOST_DENSE, "formula", expected, sizes)
 
 
-def _weights(weights: Any, table: Any, size: int) -> Float[np.ndarray, " N"]:
+def _weights(weights: Any, table: TypedTable, size: int) -> Float[np.ndarray, " N"]:
     if weights is None:
         return np.ones(size)
     if isinstance(weights, str):
-        frame = formulas.frame_of(table)
-        formulas.require_column("weights", weights, frame)
-        weights = frame[weights]
+        column = table.column("weights", weights)
+        bad = column.not_numbers()
+        got = f"{str(column.values[bad[0]])[:40]!r} in {table.row_name(int(bad[0]))}" if len(bad) else ""
+        require(not len(bad), "weights", f"numbers in {weights!r}", got)
+        weights = column.numbers()
     found = np.asarray(weights, float)
     require(found.shape == (size,), "weights", f"one for each of the {size} rows", f"shape {found.shape}")
     require((found >= 0) & np.isfinite(found), "weights", "finite numbers that are not negative", found)
@@ -560,6 +639,14 @@ def _factors(rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found | {"offset": np.zeros_like(found["y"]), "count": rows["weight"].sum(1)}
 
 
+def _plus_products(eta: np.ndarray, x: Float[np.ndarray, "N p"], beta: np.ndarray) -> Float[np.ndarray, "S N C"]:
+    """eta and the sum of columns times coefficients, (S, 1 or N, p, C): column by column, since the order in which a
+    product of matrices adds depends on the number of rows."""
+    for j in range(x.shape[1]):
+        eta = eta + x[:, j, None] * beta[:, :, j]
+    return eta
+
+
 def _first(named: Mapping[str, np.ndarray]) -> np.ndarray:
     return next(iter(named.values()))
 
@@ -578,13 +665,17 @@ def _effects(form: Form) -> Callable[..., Any]:
 def _log_lik(form: Form) -> Callable[..., Any]:
     law = LAWS[form.law]
     of_rows = jax.vmap(lambda aux, n, y, eta: law.log_prob(aux, n, y, eta), (None, 0, 0, 0))
-    return lambda aux, eta, y, trials: jax.vmap(lambda aux, eta: of_rows(aux, trials, y, eta))(aux, eta)
+    return lambda aux, eta, y, trials: jax.vmap(lambda aux, eta, y: of_rows(aux, trials, y, eta))(aux, eta, y)
 
 
 def _responses(form: Form) -> Callable[..., Any]:
+    """Responses of rows, each by itself: all rows of a draw have one key, so that a row has the same draws alone and
+    among others."""
     draw = lambda aux, trials, key, eta: LAWS[form.law].of(aux, trials).sample(key, eta)  # type: ignore[misc]
+    of_rows = jax.vmap(draw, (None, 0, None, 0))
 
     def responses(aux: Any, eta: Any, key: Any, trials: Any) -> Any:
-        return jax.vmap(lambda *of: draw(of[0], trials, *of[1:]))(aux, jax.random.split(key, len(eta)), eta)
+        each = jax.random.split(key, len(eta))
+        return jax.vmap(lambda aux, key, eta: of_rows(aux, trials, key, eta))(aux, each, eta)
 
     return responses

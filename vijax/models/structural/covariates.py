@@ -10,6 +10,8 @@ from jaxtyping import Float
 
 from vijax.checks import require
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.schema.labels import Labels, Levels
+from vijax.data.schema.typed_columns import typed_table
 from vijax.models.formulas import formula as formulas
 
 
@@ -22,50 +24,57 @@ class Covariates:
       centre: what is subtracted from its columns.
       scale: what they are divided by: the model sees columns of mean 0 and standard deviation 1.
       content: the column of groups, or None.
-      groups: names of the groups; empty without.
+      levels: the groups; None without.
     """
 
     design: formulas.Design
     centre: Float[np.ndarray, " P"]
     scale: Float[np.ndarray, " P"]
     content: str | None
-    groups: tuple[str, ...]
+    levels: Levels | None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups; empty without."""
+        return () if self.levels is None else self.levels.names
 
     @classmethod
     def read(cls, prevalence: str, content: str | None, table: Any) -> Covariates:
         """Those of a table. Raises ValueError on a formula or column that cannot be read."""
         design = one_sided(prevalence, table)
-        groups = () if content is None else tuple(sorted(set(_names(table, content))))
-        require(content is None or len(groups) > 1, "content", "a column of two groups or more", list(groups))
-        return cls(design, *_standards(design), content, groups)
+        levels = None if content is None else _labels(table, content).levels()
+        enough = levels is None or len(levels.names) > 1
+        require(enough, "content", "a column of two groups or more", list(levels.names if levels else ()))
+        return cls(design, *_standards(design), content, levels)
 
     def of(self, corpus: Corpus, table: Any) -> Corpus:
         """Documents with their covariates, the group last. Raises ValueError as `vijax.models.Stm.described` does."""
         check_rows(corpus, table)
         found = (self.design.rows_of(table).x - self.centre) / self.scale
-        if self.content is not None:
-            places = {name: i for i, name in enumerate(self.groups)}
-            names = _names(table, self.content)
-            new = sorted(set(names) - set(places))
-            require(not new, "table", f"groups of {self.content!r} that training has ({', '.join(self.groups)})", new)
-            found = np.column_stack([found, [places[name] for name in names]])
+        if self.content is not None and self.levels is not None:
+            labels = _labels(table, self.content)
+            codes = self.levels.codes_of(labels)
+            new = sorted(set(labels.texts()[codes < 0].tolist()))
+            expected = f"groups of {self.content!r} that training has ({', '.join(self.groups)})"
+            require(not new, "table", expected, new)
+            found = np.column_stack([found, codes])
         return dataclasses.replace(corpus, covariates=found)
 
 
-def one_sided(formula: str, table: Any) -> formulas.Design:
+def one_sided(formula: str, table: Any, argument: str = "prevalence") -> formulas.Design:
     """A formula of covariates and a table, read. Raises ValueError where it has a response or group effects."""
-    require(isinstance(formula, str) and formula.strip().startswith("~"), "prevalence", "~ terms", repr(formula))
-    frame = formulas.frame_of(table)
-    design = formulas.read(f"of_topics {formula.strip()}", frame.assign(of_topics=0.0))
+    is_one = isinstance(formula, str) and formula.strip().startswith("~")
+    require(is_one, argument, "~ terms", repr(formula))
+    design = formulas.read(formula, table, argument=argument)
     remedy = "Write g for the effects of groups."
-    require(not design.factors, "prevalence", "no bars", repr(formula), remedy)
-    require(len(design.labels) > 0, "prevalence", "an intercept or a term", repr(formula))
+    require(not design.factors, argument, "no bars", repr(formula), remedy)
+    require(len(design.labels) > 0, argument, "an intercept or a term", repr(formula))
     return design
 
 
 def check_rows(corpus: Corpus, table: Any) -> None:
     """Raises ValueError unless the table has a row for each document."""
-    rows = len(formulas.frame_of(table))
+    rows = len(typed_table(table))
     remedy = "Empty documents are kept by vijax.data.read: its rows are those of the table."
     require(rows == corpus.num_documents, "table", f"{corpus.num_documents} rows, one a document", rows, remedy)
 
@@ -78,8 +87,13 @@ def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[
     return np.where(is_one | (not has_intercept), 0.0, x.mean(0)), np.where(scale > 0, scale, 1.0)
 
 
-def _names(table: Any, column: str) -> list[str]:
-    frame = formulas.frame_of(table)
-    require(column in frame, "content", f"a column of the table ({', '.join(map(str, frame.columns))})", column)
-    require(not frame[column].isna().any(), "table", f"a group in each row of {column!r}", "missing values")
-    return [str(name) for name in frame[column].to_numpy()]
+def _labels(table: Any, column: str) -> Labels:
+    """The groups of a column, none of which is missing."""
+    rows = typed_table(table, (column,))
+    expected = f"a column of the table ({', '.join(rows.columns)})"
+    require(column in rows, "content", expected, column)
+    labels = rows.column("content", column).labels()
+    missing = np.flatnonzero(labels.missing)
+    got = f"none in {rows.rows_named(missing.tolist())}"
+    require(not len(missing), "table", f"a group in each row of {column!r}", got)
+    return labels

@@ -19,6 +19,8 @@ from vijax.terminal import printable
 
 EACH = 10
 """Draws of the coefficients for each draw of the shares."""
+ROUNDING = 1e-6
+"""How far a share may leave 0 to 1 by rounding."""
 
 
 class Shares(NamedTuple):
@@ -47,6 +49,7 @@ class Effects:
       level: probability of the intervals.
       design: the formula as read, for other rows.
       notes: sentences on intervals that may be too narrow; the printed table ends with them.
+      of_shares: True where the draws are of shares, False of log proportions (`Stm.coefficients`).
     """
 
     labels: tuple[str, ...]
@@ -54,6 +57,7 @@ class Effects:
     level: float
     design: Design
     notes: tuple[str, ...] = ()
+    of_shares: bool = True
 
     @property
     def mean(self) -> Float[np.ndarray, "K P"]:
@@ -76,15 +80,34 @@ class Effects:
         return np.quantile(self.draws, 0.5 + 0.5 * self.level, axis=0)
 
     def at(self, table: Any) -> Shares:
-        """Expected shares at rows of a table, with intervals: a line along a covariate where the rows walk along it."""
-        return self._summed(self.design.rows_of(table).x)
+        """Expected shares at rows of a table, with intervals: a line along a covariate where the rows walk along it.
+
+        A line that regression finds may leave 0 to 1, beyond the data or between them. Each draw is then the nearest
+        one whose shares are from 0 to 1 and add up to one (`nearest_shares`), so that means and intervals are shares
+        too."""
+        return self._summed(self._at(table))
 
     def difference(self, table: Any, other: Any) -> Shares:
-        """Expected shares at rows of a table less those at the rows of another."""
-        return self._summed(self.design.rows_of(table).x - self.design.rows_of(other).x)
+        """Expected shares at rows of a table less those at the rows of another, both as of `at`."""
+        return self._summed(self._at(table) - self._at(other))
 
-    def _summed(self, x: Float[np.ndarray, "rows P"]) -> Shares:
-        found = self.draws @ x.T
+    def outside(self, table: Any) -> float:
+        """The share of draws at rows of a table that `at` moves, because a share of theirs is not from 0 to 1."""
+        return float(np.mean(self._is_outside(self._line(table))))
+
+    def _at(self, table: Any) -> Float[np.ndarray, "S K rows"]:
+        line = self._line(table)
+        return np.where(self._is_outside(line), nearest_shares(line, axis=1), line)
+
+    def _line(self, table: Any) -> Float[np.ndarray, "S K rows"]:
+        return self.draws @ self.design.rows_of(table).x.T
+
+    def _is_outside(self, line: Float[np.ndarray, "S K rows"]) -> np.ndarray:
+        """Draws of shares, some of which are not from 0 to 1, (S, 1, rows)."""
+        beyond = (line < -ROUNDING) | (line > 1 + ROUNDING)
+        return np.any(beyond, axis=1, keepdims=True) & self.of_shares
+
+    def _summed(self, found: Float[np.ndarray, "S K rows"]) -> Shares:
         ends = np.quantile(found, [0.5 - 0.5 * self.level, 0.5 + 0.5 * self.level], axis=0)
         return Shares(found.mean(0), found.std(0, ddof=1), *ends)
 
@@ -101,6 +124,21 @@ class Effects:
             cell.ljust(w) if i == 1 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         return printable("\n".join([*map(place, [head, *lines]), *self.notes]))
+
+
+def nearest_shares(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    """The nearest numbers (in squares) that are 0 or more and sum to one along an axis (Duchi et al. 2008, figure 1).
+
+    >>> nearest_shares(np.array([0.7, 0.4, -0.1])).round(2).tolist(), nearest_shares(np.array([0.2, 0.8])).tolist()
+    ([0.65, 0.35, 0.0], [0.2, 0.8])
+    """
+    x = np.moveaxis(np.asarray(x, float), axis, -1)
+    falling = -np.sort(-x, axis=-1)
+    above = np.cumsum(falling, axis=-1) - 1.0
+    number = np.arange(1, x.shape[-1] + 1)
+    last = np.sum(falling * number > above, axis=-1, keepdims=True) - 1
+    level = np.take_along_axis(above, last, axis=-1) / (last + 1)
+    return np.moveaxis(np.maximum(x - level, 0.0), -1, axis)
 
 
 def drawn_shares(logits: Any, local: Any, key: PRNGKeyArray, number: int) -> Float[Array, "docs S K"]:
@@ -141,4 +179,4 @@ def in_units(drawn: Float[np.ndarray, "S P K"], covariates: Covariates, level: f
     design, found = covariates.design, drawn / covariates.scale[:, None]
     if "Intercept" in design.labels:
         found[:, design.labels.index("Intercept")] -= np.einsum("j,sjk->sk", covariates.centre, found)
-    return Effects(design.labels, np.swapaxes(found, 1, 2), level, design)
+    return Effects(design.labels, np.swapaxes(found, 1, 2), level, design, of_shares=False)

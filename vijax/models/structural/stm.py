@@ -41,6 +41,7 @@ from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import answers
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
+from vijax.data.schema.typed_columns import typed_table
 from vijax.families import Beta, Dirichlet, MatrixNormalWishart, NormalWishartStats, Point, Product
 from vijax.inference import estep as esteps
 from vijax.inference.expectation import vector_monte_carlo
@@ -54,7 +55,7 @@ from vijax.models.structural.group_words import by_group
 from vijax.predict.questions import inferred_of_documents
 from vijax.topics.anchors import Anchored, anchor_words
 from vijax.topics.summary import typical_rows
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import by_value, remade_by
 from vijax.xla.compiler import step_jit
 
 OWN = 2.0, 8.0
@@ -248,7 +249,7 @@ def stm(
       table: columns by name, a row for each document (a dict, a table of pandas, polars or pyarrow), or the path of a
         file; None where no covariate is used.
       prevalence: covariates of the shares, as a formula: "~ party + bs(day, df=4)", with interactions, splines and
-        categories; group effects `(1 | g)` are not for this model. Package formulae reads it (extra `formula`).
+        categories; group effects `(1 | g)` are not for this model.
       content: column of groups by which the words of each topic differ; None: they do not.
       eta: prior concentration of a topic's words; small: sharper topics. A scalar, shape (V,), or (K, V) as
         `vijax.topics.seeded` makes it.
@@ -271,9 +272,7 @@ def stm(
 
     Raises:
       ValueError: a formula that cannot be read, other rows than documents, a size or concentration out of range.
-      ImportError: formulae is not installed.
 
-    >>> import pytest; _ = pytest.importorskip("formulae")
     >>> import vijax as vi
     >>> from vijax.data import synthetic
     >>> corpus, _ = synthetic.lda_corpus(num_documents=30, num_topics=2, vocab_size=20, seed=0)
@@ -286,6 +285,8 @@ def stm(
 
     corpus = read(corpus)
     table = {"shares": np.zeros(corpus.num_documents)} if table is None else table
+    # A file is read once: it may change, and the rows are what the model is of.
+    table = typed_table(table, () if content is None else (content,))
     check_rows(corpus, table)
     found = Covariates.read(prevalence, content, table)
     anchored = anchor_words(corpus, num_topics, eta) if start == "anchors" else None
@@ -295,7 +296,9 @@ def stm(
     if corpus.vocabulary is not None and made.form.documents is not None:
         documents = made.form.documents._replace(vocabulary=tuple(corpus.vocabulary))
         parts["form"] = dataclasses.replace(made.form, documents=documents)
-    return Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
+    one = Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
+    settings = prevalence, content, eta, content_eta, strength, start, estep, num_samples, seed
+    return remade_by(one, stm, num_topics, corpus, table, *settings)
 
 
 def _estep(num_topics: int) -> Any:

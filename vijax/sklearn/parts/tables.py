@@ -9,7 +9,19 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from vijax.checks import require
-from vijax.models.formulas.formula import frame_of, require_column
+from vijax.data.formulas.parser import parse
+from vijax.data.formulas.syntax import Column
+from vijax.data.formulas.tokens import quoted, tokens_of
+from vijax.data.schema.typed_columns import typed_table
+from vijax.extras import require_extra
+
+
+def frame_of(table: Any) -> Any:
+    """A table of pandas: its own, or one of polars, pyarrow or a dict."""
+    pandas = require_extra("pandas", "sklearn")
+    if isinstance(table, pandas.DataFrame):
+        return table
+    return table.to_pandas() if hasattr(table, "to_pandas") else pandas.DataFrame(dict(table))
 
 
 def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
@@ -41,34 +53,36 @@ def response_of(formula: str | None) -> str:
     """
     if formula is None:
         return ""
-    require("~" in formula, "formula", "response ~ terms, or ~ terms", repr(formula))
-    left = formula.partition("~")[0].strip()
-    is_quoted = len(left) > 2 and left[0] == left[-1] == "`"
+    require(isinstance(formula, str) and "~" in formula, "formula", "response ~ terms, or ~ terms", repr(formula))
+    response = parse(formula).response
+    if response is None:
+        return ""
     remedy = "Transform y before fit, or use vijax.glmm."
-    require(is_quoted or not left or left.isidentifier(), "formula", "a name to the left of ~", repr(left), remedy)
-    return left.strip("`")
+    require(isinstance(response, Column), "formula", "a name to the left of ~", repr(str(response)), remedy)
+    return response.name  # type: ignore[union-attr]
+
+
+def _right_of_tilde(formula: str) -> str:
+    """The terms of a formula; a name between backquotes may hold a ~ of its own."""
+    tilde = next(token for token in tokens_of(formula) if token.kind == "operator" and token.text == "~")
+    return formula[tilde.end :].strip()
 
 
 def whole_formula(formula: str | None, groups: str | Sequence[str] | None, frame: Any) -> tuple[str, str]:
     """The formula with a response, and the name of that: "y" with as many "_" as it takes to be no column. Without a
     formula all columns are terms, but for those of groups, which have intercepts."""
-    named = response_of(formula)
-    name = named if named.isidentifier() else "y"
+    name = response_of(formula) or "y"
     while name in frame:
         name += "_"
     if formula is not None:
         require(groups is None, "groups", "None where there is a formula", repr(groups), "Write (1 | g) in it.")
-        return f"{name} ~ {formula.partition('~')[2].strip()}", name
+        return f"{quoted(name)} ~ {_right_of_tilde(formula)}", name
     factors = [groups] if isinstance(groups, str) else list(groups or ())
     for factor in factors:
-        require_column("groups", factor, frame)
-    terms = [_quoted(column) for column in frame.columns if column not in factors]
-    return f"{name} ~ {' + '.join([*terms, *_intercepts(factors)]) or '1'}", name
+        typed_table(frame.iloc[:0]).column("groups", factor)
+    terms = [quoted(column) for column in frame.columns if column not in factors]
+    return f"{quoted(name)} ~ {' + '.join([*terms, *_intercepts(factors)]) or '1'}", name
 
 
 def _intercepts(factors: Iterable[str]) -> list[str]:
-    return [f"(1 | {factor})" for factor in factors]
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"`{name}`"
+    return [f"(1 | {quoted(factor)})" for factor in factors]

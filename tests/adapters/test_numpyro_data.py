@@ -1,0 +1,92 @@
+"""Data of NumPyro models: missing and impossible values are named by site and row, and the remedies work."""
+
+import jax
+import numpy as np
+import pytest
+
+import vijax as vi
+
+numpyro = pytest.importorskip("numpyro")
+dist = pytest.importorskip("numpyro.distributions")
+handlers = pytest.importorskip("numpyro.handlers")
+
+X = np.arange(5.0)
+HOLES = np.where(X == 2, np.nan, X)
+
+
+def line(x, y, mask=True):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(x)), handlers.mask(mask=mask):
+        numpyro.sample("y", dist.Normal(slope * x, 1.0), obs=y)
+
+
+def vectors(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1).expand([2]).to_event(1))
+    numpyro.sample("y", dist.MultivariateNormal(mean, np.eye(2)), obs=y)
+
+
+def counts(y):
+    rate = numpyro.sample("rate", dist.Gamma(1, 1))
+    numpyro.sample("y", dist.Poisson(rate), obs=y)
+
+
+def coin(y):
+    face = numpyro.sample("face", dist.Bernoulli(0.5))
+    numpyro.sample("y", dist.Normal(face, 1.0), obs=y)
+
+
+def with_obs_mask(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(mean, 1.0), obs=y, obs_mask=np.isfinite(y))
+
+
+def nothing(y):
+    numpyro.sample("y", dist.Normal(0, 1), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "said"),
+    [
+        (
+            line,
+            (X, HOLES),
+            r"site 'y': expected numbers, got missing values in row 2, counted from 0 \(1 such\)",
+        ),
+        (line, (HOLES, X), r"argument 'x' has missing values in row 2, counted from 0"),
+        (
+            vectors,
+            (np.array([[0.0, 1.0], [1.0, np.nan]]),),
+            r"'y': expected numbers, got missing values in row 1,",
+        ),
+        (counts, (np.array([1.0, -2.0, 3.0]),), r"in the support of Poisson, .*, got -2.0 in row 1, counted from 0"),
+        (
+            coin,
+            (np.array(0.3),),
+            r"a continuous unknown, .* got discrete ones alone, \['face'\].*infer_discrete",
+        ),
+        (with_obs_mask, (HOLES,), r"site 'y': expected no obs_mask"),
+        (nothing, (X,), "Everything is observed"),
+    ],
+)
+def test_what_is_missing_or_impossible_is_named(model, args, said):
+    with pytest.raises(ValueError, match=said):
+        vi.from_numpyro(model, *args)
+
+
+def test_parameters_that_are_no_numbers_are_told_from_data():
+    def story(y):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(mean + np.where(X == 3, np.nan, 0.0), 1.0, validate_args=False), obs=y)
+
+    with pytest.raises(ValueError, match=r"site 'y': expected a log density that is a number .* got none in row 3,"):
+        vi.from_numpyro(story, X)
+
+
+def test_missing_values_behind_a_mask_are_taken():
+    """The remedy of the message: the density is that of the other rows."""
+    model = vi.from_numpyro(line, X, HOLES, mask=np.isfinite(HOLES))
+    rest = vi.from_numpyro(line, X[X != 2], X[X != 2])
+    at = jax.numpy.array([[0.3], [-1.0]])
+    of = lambda one: jax.vmap(jax.value_and_grad(lambda z: one.log_density.log_prior_at(z)))(at)
+    for ours, theirs in zip(of(model), of(rest), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)

@@ -1,0 +1,171 @@
+"""Regressions by a formula on the command line: nothing of a file is run, and later rows are read as training was."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import vijax as vi
+from vijax.app.cli import main
+from vijax.app.page.pages import read_run
+from vijax.app.settings.config import load_config
+from vijax.data.schema.schema import Schema
+
+QUICK = ["held_out=0", "model.num_draws=100", "algorithm.max_gradients=400"]
+EVIL = "dataclasses.inspect.os.system('touch MARKER')"
+
+
+@pytest.fixture(scope="module")
+def patients(tmp_path_factory):
+    """Eight patients, 001 to 008, whose means are ten apart."""
+    path = tmp_path_factory.mktemp("patients") / "p.csv"
+    rng = np.random.default_rng(0)
+    rows = [f"{10 * k + rng.normal():.3f},{x:.2f},{k + 1:03}" for k in range(8) for x in rng.normal(size=6)]
+    path.write_text("y,x,patient\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_a_run_keeps_what_each_column_was_taken_for(run):
+    schema = Schema.from_json(json.loads((run / "schema.json").read_text()))
+    assert [(column.name, column.roles, column.kind) for column in schema.columns] == [
+        ("y", ("response",), "number"),
+        ("x", ("term",), "number"),
+        ("patient", ("group",), "label"),
+    ]
+    assert schema["patient"].levels.names == tuple(f"{k:03}" for k in range(1, 9))
+    assert schema == vi.load(run).fit.schema
+
+
+@pytest.fixture(scope="module")
+def run(patients):
+    folder = patients.parent / "run"
+    formula = "model.formula=y ~ x + (1 | patient)"
+    assert main(["fit", "glmm", "--data", str(patients), "--out", str(folder), "--set", formula, *QUICK]) == 0
+    return folder
+
+
+def means_of(run, rows, tmp_path):
+    (tmp_path / "new.csv").write_text("x,patient,note\n" + "\n".join(f"{row},007" for row in rows) + "\n")
+    return vi.load(run).transform(str(tmp_path / "new.csv"))
+
+
+def test_a_patient_is_the_same_alone_and_among_others(run, tmp_path, capsys):
+    alone = means_of(run, ["0.0,001"], tmp_path)
+    assert abs(float(alone["mean"][0])) < 4
+    among = means_of(run, ["0.0,001", "0.0,A7", "0.0,8"], tmp_path)
+    assert float(among["mean"][0]) == pytest.approx(float(alone["mean"][0]), abs=1e-5)
+    assert list(among["patient"]) == ["001", "A7", "8"]
+    assert list(among["note"]) == ["007"] * 3
+    (tmp_path / "new.csv").write_text("x,patient\n0.0,001\n0.0,A7\n0.0,8\n")
+    assert main(["transform", str(run), "--data", str(tmp_path / "new.csv"), "--out", str(tmp_path / "o.csv")]) == 0
+    shown = capsys.readouterr()
+    assert "2 rows of 2 groups of patient that training does not have: 'A7', '8'" in shown.out + shown.err
+
+
+def test_all_groups_are_in_the_tables_and_what_is_modelled_is_said(run):
+    (block,) = [block for block in read_run(run).shown if block.title == "Intercept, by patient"]
+    assert list(block.labels) == [f"{k:03}" for k in range(1, 9)]
+    assert "Modelled is the mean of y." in next(b for b in read_run(run).shown if b.title == "Unknowns").note
+    written = list(csv.reader((run / "tables" / "intercept_by_patient.csv").read_text().splitlines()))
+    assert [row[0] for row in written[1:]] == [f"{k:03}" for k in range(1, 9)]
+
+
+PARTS = [f"y ~ x + {EVIL}", f"{EVIL} ~ x", f"y ~ ({EVIL} | patient)", "y ~ x + np.load('x.npy', allow_pickle=1)"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_formula_in_a_run_folder_runs_nothing(run, part, tmp_path, monkeypatch, capsys):
+    """Loaded, transformed, reported, resumed, or fitted anew with its configuration."""
+    monkeypatch.chdir(tmp_path)
+    evil = tmp_path / "evil"
+    shutil.copytree(run, evil)
+    config = (evil / "config.toml").read_text()
+    assert "y ~ x + (1 | patient)" in config
+    (evil / "config.toml").write_text(config.replace("y ~ x + (1 | patient)", part))
+    with pytest.raises(ValueError, match="a listed function, got"):
+        vi.load(evil).transform({"x": [0.0], "patient": ["001"]})
+    assert main(["transform", str(evil)]) != 0
+    assert main(["fit", str(evil / "config.toml")]) != 0
+    assert main(["evaluate", str(evil), "--data", str(run.parent / "p.csv")]) != 0
+    for command in ("summary", "report", "resume"):
+        main([command, str(evil)])
+    said = capsys.readouterr().err
+    assert "a listed function, got" in said
+    assert f"\n    {part}\n    " in said
+    assert not list(tmp_path.rglob("MARKER"))
+
+
+HEADERS = [
+    f"a` + {EVIL} + `b",
+    f"a`` + {EVIL} + ``b",
+    f"`{EVIL}`",
+    EVIL,
+    f"x); {EVIL}; (",
+    "{" + EVIL + "}",
+    "y ~ x | g",
+]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_the_header_of_a_table_runs_nothing_and_is_a_column(header, tmp_path, monkeypatch):
+    """`init` writes a formula that names the column; the formula reads that column, whatever its letters."""
+    from vijax.data.formulas.parser import parse
+    from vijax.models.formulas.formula import terms_in
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([header, "g", "y"])
+        writer.writerows(
+            [f"{x:.3f}", f"g{i % 8}", f"{x + rng.normal():.3f}"] for i, x in enumerate(rng.normal(size=40))
+        )
+    assert main(["init", "glmm", "--data", "t.csv"]) == 0
+    formula = load_config("t_glmm.toml").model.formula
+    assert set(terms_in(parse(formula))) == {header, "y"}
+    assert vi.glmm(formula, "t.csv").schema.names == ("y", header, "g")
+    assert not list(tmp_path.rglob("MARKER"))
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_the_header_of_a_table_runs_nothing_in_an_estimator(header, tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    from vijax.sklearn.parts.tables import whole_formula
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({header: rng.normal(size=40), "g": np.arange(40) % 8})
+    formula, name = whole_formula(None, "g", frame)
+    model = vi.glmm(formula, frame.assign(**{name: rng.normal(size=40)}))
+    assert model.schema.names == ("y", header, "g")
+    named, _ = whole_formula(None, header, frame.assign(**{header: np.arange(40) % 5}))
+    assert vi.glmm(named, frame.assign(y=rng.normal(size=40))).schema[header].roles == ("group",)
+    assert not list(tmp_path.rglob("MARKER"))
+
+
+def test_covariates_of_topics_run_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    corpus, _ = vi.data.synthetic.lda_corpus(num_documents=30, num_topics=2, vocab_size=20, seed=0)
+    with pytest.raises(ValueError, match="prevalence: expected a listed function, got 'dataclasses"):
+        vi.stm(2, corpus, {"x": np.arange(30)}, f"~ x + {EVIL}")
+    assert not list(tmp_path.rglob("MARKER"))
+
+
+CELLS = ["=cmd|' /C calc'!A0", EVIL, "`x`", "{x}", "__import__('os').system('touch MARKER')", "x); (1 | g"]
+
+
+def test_the_cells_of_a_table_run_nothing(tmp_path, monkeypatch):
+    """As levels of a term, of a group and of a response."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    cells = [CELLS[i % len(CELLS)] for i in range(48)]
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["y", "h", "g"])
+        writer.writerows([f"{y:.3f}", cell, cell] for y, cell in zip(rng.normal(size=48), cells, strict=True))
+    model = vi.glmm("y ~ h + (1 | g)", "t.csv")
+    assert sorted(model.design.factors[0].levels) == sorted(CELLS)
+    assert vi.glmm("h ~ y", "t.csv").law.name == "categorical"
+    assert not list(tmp_path.rglob("MARKER"))

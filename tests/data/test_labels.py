@@ -1,0 +1,123 @@
+"""Levels: exact text, one level for all equals, nothing decided by rows that come later."""
+
+import datetime
+import decimal
+
+import numpy as np
+import pytest
+
+from vijax.data.schema.labels import Levels, in_order, labels_of
+from vijax.data.schema.schema import ColumnSchema, Schema
+from vijax.data.schema.typed_columns import typed_table
+
+pandas = pytest.importorskip("pandas")
+
+
+def codes(training, later):
+    return labels_of(training).levels().codes_of(labels_of(later)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("training", "later", "expected"),
+    [
+        (np.array([1.0, 2.0, 2.5, 3.0]), np.array([1.0, 2.5]), [0, 2]),
+        (np.array([1.0, 2.0, 2.5, 3.0]), np.array([1.0]), [0]),
+        (np.array([1.0, 2.0, 2.5, 3.0]), np.array([1, 2, 3], np.int8), [0, 1, 3]),
+        (np.array([1.0, 2.0, 2.5, 3.0]), ["1", "2.50", "3.0", "03"], [0, 2, 3, -1]),
+        (np.arange(4), np.array([1.0, 2.5]), [1, -1]),
+        (np.arange(4), [1, 2.0, decimal.Decimal("3.0"), True], [1, 2, 3, 1]),
+        (0.1 * np.arange(4), [0.3, np.float32(0.1)], [3, 1]),
+        (np.array([0.1, 0.2], np.float32), [0.1, "0.2"], [0, 1]),
+        (["007", "7", "1e3", "1000"], ["7", "007", "1000", "1e3", "07"], [1, 0, 2, 3, -1]),
+        (["007", "1e3"], [7, 1000], [-1, -1]),
+        (["1.0", "2.5"], [1, 2.5, 1.0], [0, 1, 0]),
+        (["1", "1.0"], [1.0], [0]),  # the number's own name first
+        (["01", "02", "A1"], ["01", "02"], [0, 1]),
+        ([90071992547409931, 90071992547409932], ["90071992547409932", 90071992547409931], [1, 0]),
+        ([2**70, 2**70 + 1], [2**70 + 1], [1]),
+        ([True, False], ["True", "false", 1, 0.0], [1, 0, 1, 0]),
+        (["caf\u00e9"], ["cafe\u0301"], [0]),
+        (np.array(["2024-05-01", "2024-05-02"], "datetime64[us]"), np.array(["2024-05-02"], "datetime64[s]"), [1]),
+        (np.array(["2024-05-01"], "datetime64[ns]"), [datetime.date(2024, 5, 1), "2024-05-01"], [0, 0]),
+        (np.array(["2024-05-01T12:30"], "datetime64[m]"), [pandas.Timestamp("2024-05-01 12:30")], [0]),
+        (np.array(["2024-05-01T12:30"], "datetime64[m]"), ["2024-05-01 12:30", "2024-05-01"], [0, -1]),
+        (["a", None, "b"], ["b", None, np.nan], [1, -1, -1]),
+    ],
+)  # fmt: skip
+def test_a_level_is_known_by_every_name_of_its_equal(training, later, expected):
+    assert codes(training, later) == expected
+    # The same row alone, among others and in another order.
+    for value, place in zip(later, expected, strict=True):
+        assert codes(training, [value, *list(later)[::-1]])[0] == codes(training, [value])[0] == place
+
+
+def test_levels_are_in_the_order_of_numbers_where_all_are_and_as_declared():
+    assert labels_of(["10", "9", "1"]).levels().names == ("1", "9", "10")
+    assert in_order(["10", "9", "x"]) == ("10", "9", "x")
+    column = typed_table(pandas.DataFrame({"c": pandas.Categorical(["lo", "hi"], ["lo", "mid", "hi"])})).columns["c"]
+    assert column.labels().levels().names == ("lo", "hi")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2], "number"),
+        ([1, None], "number"),
+        (np.array([1, 2], np.uint8), "number"),
+        ([True, False], "truth"),
+        (["a", "b"], "label"),
+        (["1", "2"], "digits"),
+        (["1", "2", "x"], "mixed"),
+        ([1, 2, "x"], "mixed"),
+        (["x", "y", "2"], "label"),
+        ([None, None], "empty"),
+        (["2024-05-01", "2024-05-02"], "time"),
+        (np.array([1, 2], "datetime64[D]"), "time"),
+        (pandas.Categorical(["1", "2"]), "label"),
+        (pandas.array([1, None], "Int64"), "number"),
+        (pandas.array([True, None], "boolean"), "truth"),
+        (np.array(["a"], "S1"), "label"),
+    ],
+)
+def test_a_column_says_what_it_is_by_all_its_cells(values, kind):
+    assert typed_table({"c": values}).columns["c"].kind == kind
+
+
+def test_what_a_column_is_stays_so_in_some_of_its_rows():
+    column = typed_table({"c": ["x", "y", "z", "1"]}).rows(np.array([3])).columns["c"]
+    assert column.kind == "label"
+    assert column.labels().names == ("1",)
+
+
+def test_columns_of_files_are_exact_where_they_name_levels(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,x,ok\n007,1.5,True\n7,NA,False\n1e3,2,true\n")
+    table = typed_table(str(path), ("id",))
+    assert table.columns["id"].labels().names == ("007", "7", "1e3")
+    assert table.columns["x"].kind == "number"
+    assert table.columns["x"].missing.tolist() == [False, True, False]
+    assert table.columns["ok"].kind == "truth"
+    assert table.columns["ok"].numbers().tolist() == [1.0, 0.0, 1.0]
+    assert table.row_name(1) == "line 3"
+
+
+def test_tables_are_refused_by_name():
+    with pytest.raises(ValueError, match=r"columns by name .* or a path, got ndarray"):
+        typed_table(np.ones((2, 2)))
+    with pytest.raises(ValueError, match=r"columns of one length, got lengths \[1, 2\]"):
+        typed_table({"a": [1], "b": [1, 2]})
+    with pytest.raises(ValueError, match=r"columns that are vectors, got 'a' of shape \(2, 2\)"):
+        typed_table({"a": np.ones((2, 2))})
+    with pytest.raises(ValueError, match="real numbers, text, dates or categories, got 'a' of complex128"):
+        typed_table({"a": np.ones(2) * 1j})
+
+
+def test_a_schema_is_written_and_read():
+    levels = Levels(("a", "b"), "text")
+    schema = Schema(
+        (ColumnSchema("y", ("response",), "number"), ColumnSchema("g", ("group",), "label", levels)), ("g",)
+    )
+    assert Schema.from_json(schema.to_json()) == schema
+    assert schema["g"].levels == levels
+    with pytest.raises(ValueError, match=r"name: expected one of the columns \['y', 'g'\], got 'h'"):
+        schema["h"]

@@ -1,0 +1,82 @@
+"""Digits of the numbers of a page: beside a standard deviation they show two digits of it, in a chart its range.
+
+Six digits of 2,020,000.4 are no more than 2,020,000. A table of means and intervals would print one number three times,
+and a curve would be a staircase.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from vijax.numerals import digits_of
+
+KEPT = 6
+"""Digits of a number in files, at least."""
+KEPT_OF_SPREAD = 4
+"""Digits of its spread that they show."""
+SPREAD = re.compile(r"^(sd|deviation|standard deviation|error)$|^deviation of |deviation$")
+"""Columns of standard deviations, of what stands in the same row."""
+RATIO = re.compile(r"ratio|% of it$")
+"""Columns of exp(b) where the deviation is that of b: theirs is in proportion."""
+
+
+def spreads_of(header: Sequence[str], row: Sequence[Any]) -> list[float]:
+    """For each cell of a row the spread that its digits follow; 0 where none is known.
+
+    >>> spreads_of(["", "mean", "sd", "5 %"], ["a", 2_020_000.0, 0.1, 2_019_999.9])
+    [0.0, 0.1, 0.1, 0.1]
+    >>> spreads_of(["", "mean"], ["a", 2_020_000.0])
+    [0.0, 0.0]
+    """
+    places = [i for i, name in enumerate(header) if SPREAD.search(name) and is_number(row[i]) and row[i] > 0]
+    if not places:
+        return [0.0] * len(row)
+    spread = min(float(row[i]) for i in places)
+    return [_own(name, cell, spread) for name, cell in zip(header, row, strict=True)]
+
+
+def _own(name: str, cell: Any, spread: float) -> float:
+    if not isinstance(cell, float):
+        return 0.0
+    return abs(cell) * spread if RATIO.search(name) else spread
+
+
+def range_of(values: Any) -> float:
+    """The range of the finite numbers in nested lists, 0 without any."""
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        finite = values[np.isfinite(values)]
+        return float(np.ptp(finite)) if finite.size else 0.0
+    known = [x for x in _leaves(values) if is_number(x)]
+    return float(max(known) - min(known)) if known else 0.0
+
+
+def rounded(value: float, spread: float) -> float:
+    """A number as files have it: six digits, or more where its spread needs them.
+
+    >>> rounded(0.12345678, 0.0), rounded(2_020_000.123456, 0.1)
+    (0.123457, 2020000.1235)
+    """
+    return float(f"{value:.{digits_of(value, spread, KEPT, KEPT_OF_SPREAD)}g}")
+
+
+NUMBER = r"[-\u2212+]?[\d.,]+(?:e[-+]?\d+)?"
+
+
+def is_number(x: Any) -> bool:
+    """True for a finite number."""
+    return isinstance(x, int | float | np.number) and not isinstance(x, bool) and math.isfinite(x)
+
+
+def _leaves(values: Any) -> Iterator[Any]:
+    if isinstance(values, np.ndarray):
+        yield from values.ravel().tolist()
+    elif isinstance(values, Iterable) and not isinstance(values, str):
+        for value in values:
+            yield from _leaves(value)
+    else:
+        yield values

@@ -1,0 +1,494 @@
+"""Terms as columns of numbers: learnt from the rows of training, and made alike of every later row."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from vijax.data.formulas import bases, contrasts
+from vijax.data.formulas.algebra import INTERCEPT, Term, Terms, terms_of
+from vijax.data.formulas.contrasts import Codes, full_ranks
+from vijax.data.formulas.functions import Reading, columns_in, evaluate, not_of_numbers
+from vijax.data.formulas.syntax import Call, Column, Constant, Formula, Node, Number, Several, Sign, Text
+from vijax.data.schema.labels import Labels, Levels
+from vijax.data.schema.typed_columns import TypedTable
+
+MOST_CELLS = 2**29
+"""Numbers of the columns of a formula, at most: 4 GB."""
+MOST_COLUMNS = 5000
+"""Columns of a term, at most."""
+Functions = Mapping[str, Callable[..., Any]]
+
+
+class Matrix(NamedTuple):
+    """The columns of terms, of some rows.
+
+    Attributes:
+      x: the columns, (N, p).
+      offset: the known part of the predictor, (N,).
+    """
+
+    x: Float[np.ndarray, "N p"]
+    offset: Float[np.ndarray, " N"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Category:
+    """A column of categories.
+
+    Attributes:
+      node: as the formula has it: a column, or C(...).
+      column: the column.
+      levels: those of training.
+      contrast: its codes where another term has the constant already.
+    """
+
+    node: Node
+    column: Column
+    levels: Levels
+    contrast: Codes
+
+    def codes(self, whole: bool) -> Codes:
+        """A column for each level, or contrasts."""
+        return contrasts.full(self.levels.names) if whole else self.contrast
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """A part of numbers, with names of its columns: one without a name for most, several of splines."""
+
+    node: Node
+    names: tuple[str, ...]
+
+
+class Part(NamedTuple):
+    """Columns of one term, with categories at whole or by contrasts.
+
+    Attributes:
+      term: its factors.
+      whole: the categories that have a column for each level.
+    """
+
+    term: Term
+    whole: frozenset[Node]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DesignColumns:
+    """What was learnt of terms: levels, contrasts, knots and statistics of the rows of training.
+
+    Attributes:
+      formula: the formula that they are of.
+      parts: in the order of the columns.
+      categories: by the node that names them.
+      numbers: by the node.
+      offsets: known parts of the predictor.
+      statistics: numbers of the rows of training, by the text of the part that they are of.
+      functions: the user's own.
+      labels: names of the columns.
+      categorical: which of them code categories alone.
+    """
+
+    formula: Formula
+    parts: tuple[Part, ...]
+    categories: Mapping[Node, Category]
+    numbers: Mapping[Node, Numbers]
+    offsets: tuple[Call, ...]
+    statistics: Mapping[str, Any]
+    functions: Functions
+    labels: tuple[str, ...]
+    categorical: tuple[bool, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the table that the terms name."""
+        nodes = [*(node for part in self.parts for node in part.term), *self.offsets]
+        return tuple(dict.fromkeys(name for node in nodes for name in columns_in(node)))
+
+    def matrix(self, table: TypedTable) -> Matrix:
+        """The columns of some rows. No value is learnt of them.
+
+        Raises:
+          ValueError: a column is missing, has a level that training does not have, or a value that is not finite.
+        """
+        return _Maker(self, _reading(self.formula, table, dict(self.statistics), self.functions, False)).matrix()
+
+    def beyond(self, table: TypedTable) -> tuple[str, ...]:
+        """Notes on rows where splines go on beyond the values of training."""
+        reading = _reading(self.formula, table, dict(self.statistics), self.functions, False)
+        notes = []
+        for node in self.numbers:
+            if isinstance(node, Call) and node.function == "bs":
+                knots, _ = self.statistics[str(node)]
+                values = evaluate(node.arguments[0], reading)
+                outside = int(((values < knots[0]) | (values > knots[-1])).sum())
+                if outside:
+                    rows = f"{outside} row{'s' * (outside > 1)} of {node.arguments[0]}"
+                    said = f"{rows} lie beyond {knots[0]:g} to {knots[-1]:g}, where the splines of training end"
+                    notes.append(f"{said}: the last polynomial goes on.")
+        return tuple(notes)
+
+
+def learn(
+    formula: Formula, addends: Sequence[tuple[str, Node]], table: TypedTable, functions: Functions
+) -> DesignColumns:
+    """Learns the columns of terms from the rows of training.
+
+    Args:
+      formula: the formula, for messages.
+      addends: signs and parts, of the formula itself or to the left of a bar.
+      table: the rows of training, without missing cells in the columns that are named.
+      functions: the user's own functions.
+
+    Raises:
+      ValueError: a column is missing or is of another kind, a category has one level, a value is not finite.
+    """
+    return _Learner(formula, table, functions).learn(terms_of(formula, addends))
+
+
+def _reading(
+    formula: Formula, table: TypedTable, statistics: dict[str, Any], functions: Functions, learning: bool
+) -> Reading:
+    return Reading(table, formula.text, formula.argument, statistics, functions, learning)
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+class _Learner:
+    """The rows of training, and what has been learnt of them."""
+
+    def __init__(self, formula: Formula, table: TypedTable, functions: Functions):
+        self.formula = formula
+        self.table = table
+        self.functions = functions
+        self.statistics: dict[str, Any] = {}
+        self.reading = _reading(formula, table, self.statistics, functions, True)
+        self.categories: dict[Node, Category] = {}
+        self.numbers: dict[Node, Numbers] = {}
+
+    def learn(self, terms: Terms) -> DesignColumns:
+        """The columns of terms."""
+        for node in dict.fromkeys(node for term in terms.terms for node in term):
+            self.learn_factor(node)
+        for offset in terms.offsets:
+            evaluate(_only_argument(offset, self.reading), self.reading)
+        parts = self.parts(terms.terms)
+        made = DesignColumns(
+            self.formula,
+            parts,
+            self.categories,
+            self.numbers,
+            terms.offsets,
+            self.statistics,
+            self.functions,
+            *self.names(parts),
+        )
+        self.check_size(made)
+        return made
+
+    def learn_factor(self, node: Node) -> None:
+        """Learns the levels, knots or statistics of a factor."""
+        if isinstance(node, Call) and node.function in ("C", "S", "T"):
+            self.categories[node] = _category_of_call(node, self.reading)
+            return
+        if isinstance(node, Column):
+            column = self.reading.column(node)
+            if column.kind == "label":
+                self.categories[node] = _category(node, node, column.labels(), None, self.reading)
+                return
+            if column.kind not in ("number", "truth"):
+                raise not_of_numbers(node, column, self.reading)
+        if isinstance(node, Call) and node.function == "bs":
+            self.numbers[node] = _learn_splines(node, self.reading)
+        elif isinstance(node, Call) and node.function == "poly":
+            self.numbers[node] = _learn_polynomials(node, self.reading)
+        else:
+            evaluate(node, self.reading)
+            self.numbers[node] = Numbers(node, ("",))
+
+    def parts(self, terms: Sequence[Term]) -> tuple[Part, ...]:
+        """The columns of each term: those of categories that no term before it has, with the same numbers."""
+        used: dict[frozenset[Node], set[frozenset[Any]]] = {}
+        parts: list[Part] = []
+        for term in terms:
+            of_numbers = frozenset(node for node in term if node in self.numbers)
+            categories = [node for node in term if node in self.categories]
+            for subterm in full_ranks(categories, used.setdefault(of_numbers, set())):
+                kept = tuple(node for node in term if node in of_numbers or node in subterm)
+                parts.append(Part(kept, frozenset(node for node, whole in subterm.items() if whole)))
+        return tuple(parts)
+
+    def names(self, parts: Sequence[Part]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+        """Names of the columns, and which of them code categories alone."""
+        labels: list[str] = []
+        categorical: list[bool] = []
+        for part in parts:
+            own = [""]
+            for node in part.term:
+                names = self.names_of(node, node in part.whole)
+                own = [f"{before}:{name}" if before else name for before in own for name in names]
+            if len(own) > MOST_COLUMNS:
+                named = ":".join(map(str, part.term))
+                raise self.reading.refuse(
+                    part.term[0], f"at most {MOST_COLUMNS:,} columns of a term", f"{len(own):,} of {named}"
+                )
+            labels += own if part.term else ["Intercept"]
+            is_category = bool(part.term) and all(node in self.categories for node in part.term)
+            categorical += [is_category] * len(own)
+        twice = sorted({label for label in labels if labels.count(label) > 1}) if len(set(labels)) < len(labels) else []
+        if twice:
+            node = next(node for part in parts for node in part.term)
+            remedy = "Names of levels with brackets or colons can read alike: rename them."
+            raise self.reading.refuse(node, "columns of distinct names", f"several called {twice[0]!r}", remedy)
+        return tuple(labels), tuple(categorical)
+
+    def names_of(self, node: Node, whole: bool) -> list[str]:
+        """Names of the columns of a factor."""
+        if node in self.categories:
+            return [f"{node}[{name}]" for name in self.categories[node].codes(whole).names]
+        return [f"{node}[{name}]" if name else str(node) for name in self.numbers[node].names]
+
+    def check_size(self, made: DesignColumns) -> None:
+        """Refuses more columns than memory should hold."""
+        cells = len(made.labels) * len(self.table)
+        if cells > MOST_CELLS:
+            node = next(node for part in made.parts for node in part.term)
+            got = f"{len(made.labels):,} columns of {len(self.table):,} rows"
+            remedy = "Write categories of many levels as group effects: (1 | g)."
+            raise self.reading.refuse(node, f"at most {MOST_CELLS:,} numbers", got, remedy)
+
+
+def _category(
+    node: Node, column: Column, labels: Labels, contrast: Node | None, reading: Reading, base: str | None = None
+) -> Category:
+    """A category of training, with its contrast."""
+    levels = labels.levels()
+    if len(levels.names) < 2:
+        got = f"one, {levels.names[0]!r}" if levels.names else "none"
+        raise reading.refuse(node, f"two levels or more of {column.name!r}", got, "Leave the term out.")
+    return Category(node, column, levels, _contrast(contrast, levels.names, base, reading))
+
+
+def _category_of_call(node: Call, reading: Reading) -> Category:
+    """C(h), C(h, Sum), C(h, Treatment("b")), C(h, levels=["b", "a"]), T(h, "b"), S(h)."""
+    if not node.arguments or not isinstance(node.arguments[0], Column):
+        raise reading.refuse(node, f"{node.function}(column)", repr(str(node)), "Categories are made of a column.")
+    column = node.arguments[0]
+    given = _arguments(
+        node, ("column", "contrast", "levels") if node.function == "C" else ("column", "ref", "levels"), reading
+    )
+    labels = reading.column(column).labels()
+    if "levels" in given:
+        labels = dataclasses.replace(labels, declared=_all_levels(given["levels"], labels, reading))
+    if node.function == "C":
+        return _category(node, column, labels, given.get("contrast"), reading)
+    base = _level(given["ref"], labels.levels().names, reading) if "ref" in given else None
+    contrast = Column("Treatment" if node.function == "T" else "Sum", node.span)
+    return _category(node, column, labels, contrast, reading, base)
+
+
+def _all_levels(node: Node, labels: Labels, reading: Reading) -> tuple[str, ...]:
+    """Levels in the order that is given, which must be all of them."""
+    items = node.items if isinstance(node, Several) else (node,)
+    names = tuple(_text_of(item, reading) for item in items)
+    missing = [name for name in labels.levels().names if name not in names]
+    if missing or len(set(names)) < len(names):
+        expected = f"each level once: {list(labels.levels().names)}"
+        raise reading.refuse(node, expected, f"{list(names)}")
+    return names
+
+
+def _contrast(node: Node | None, levels: tuple[str, ...], base: str | None, reading: Reading) -> Codes:
+    """The codes that a formula names."""
+    if node is None:
+        return contrasts.treatment(levels)
+    name = node.name if isinstance(node, Column) else node.function if isinstance(node, Call) else ""
+    if name not in contrasts.BY_NAME:
+        raise reading.refuse(node, f"a contrast: {', '.join(contrasts.BY_NAME)}", repr(str(node)))
+    if isinstance(node, Call) and (node.arguments or node.named):
+        given = _arguments(node, ("ref",) if name == "Treatment" else ("omit",) if name == "Sum" else (), reading)
+        base = _level(next(iter(given.values())), levels, reading)
+    make = contrasts.BY_NAME[name]
+    return make(levels) if base is None else make(levels, base)
+
+
+def _level(node: Node, levels: tuple[str, ...], reading: Reading) -> str:
+    name = _text_of(node, reading)
+    if name not in levels:
+        raise reading.refuse(node, f"one of the levels {list(levels)}", repr(name))
+    return name
+
+
+def _text_of(node: Node, reading: Reading) -> str:
+    """A level that a formula names: a text, or a number."""
+    if isinstance(node, Text):
+        return node.text
+    if isinstance(node, Number):
+        return node.text
+    if isinstance(node, Sign) and isinstance(node.inner, Number):
+        return f"-{node.inner.text}"
+    raise reading.refuse(node, "a level between quotes", repr(str(node)))
+
+
+# --- splines and polynomials -----------------------------------------------------------------------------------------
+MOST_DEGREE = 20
+
+
+def _learn_splines(node: Call, reading: Reading) -> Numbers:
+    given = _arguments(node, ("x", "df", "knots", "degree", "lower_bound", "upper_bound"), reading)
+    values = evaluate(given["x"], reading)
+    degree = _whole(given["degree"], 0, MOST_DEGREE, reading) if "degree" in given else 3
+    low = _a_number(given["lower_bound"], reading) if "lower_bound" in given else float(values.min())
+    high = _a_number(given["upper_bound"], reading) if "upper_bound" in given else float(values.max())
+    if not low < high or low > values.min() or high < values.max():
+        got = f"values from {values.min():g} to {values.max():g}, and bounds {low:g} and {high:g}"
+        raise reading.refuse(node, "bounds that all values are between", got)
+    if "knots" in given:
+        items = given["knots"].items if isinstance(given["knots"], Several) else (given["knots"],)
+        inner = np.array([_a_number(item, reading) for item in items])
+        if not ((inner > low) & (inner < high)).all():
+            raise reading.refuse(given["knots"], f"knots between {low:g} and {high:g}", str(inner.tolist()))
+        if "df" in given and _whole(given["df"], 1, MOST_COLUMNS, reading) != len(inner) + degree:
+            raise reading.refuse(
+                given["df"], f"{len(inner) + degree}, as there are knots", str(given["df"]), "Leave it out."
+            )
+    elif "df" in given:
+        number = _whole(given["df"], max(degree, 1), MOST_COLUMNS, reading)
+        inner = bases.inner_knots(values, number, degree)
+    else:
+        raise reading.refuse(node, "df=... or knots=[...]", repr(str(node)), "Write bs(x, df=4).")
+    knots = bases.with_ends(inner, low, high, degree)
+    reading.statistics[str(node)] = (knots, degree)
+    return Numbers(node, tuple(map(str, range(len(knots) - degree - 2))))
+
+
+def _learn_polynomials(node: Call, reading: Reading) -> Numbers:
+    given = _arguments(node, ("x", "degree", "raw"), reading)
+    values = evaluate(given["x"], reading)
+    degree = _whole(given["degree"], 1, MOST_DEGREE, reading) if "degree" in given else 1
+    if len(np.unique(values)) <= degree:
+        got = f"{len(np.unique(values))} different values"
+        raise reading.refuse(node, f"more than {degree} different values for degree {degree}", got)
+    raw = _truth(given["raw"], reading) if "raw" in given else False
+    reading.statistics[str(node)] = degree if raw else bases.recurrence(values, degree)
+    return Numbers(node, tuple(map(str, range(degree))))
+
+
+def _arguments(node: Call, names: Sequence[str], reading: Reading) -> dict[str, Node]:
+    """The arguments of a call by name."""
+    if len(node.arguments) > len(names):
+        raise reading.refuse(node, f"{node.function}({', '.join(names)})", repr(str(node)))
+    given = dict(zip(names, node.arguments, strict=False))
+    for name, value in node.named:
+        if name == names[0] and name in ("x", "column"):
+            raise reading.refuse(node, f"{node.function}({', '.join(names)})", str(node), "Give the column first.")
+        if name not in names or name in given:
+            raise reading.refuse(value, f"{node.function}({', '.join(names)})", f"{name}={value}")
+        given[name] = value
+    if names and names[0] not in given and names[0] in ("x", "column"):
+        raise reading.refuse(node, f"{node.function}({', '.join(names)})", repr(str(node)))
+    return given
+
+
+def _only_argument(node: Call, reading: Reading) -> Node:
+    return _arguments(node, ("x",), reading)["x"]
+
+
+def _a_number(node: Node, reading: Reading) -> float:
+    sign = -1.0 if isinstance(node, Sign) else 1.0
+    inner = node.inner if isinstance(node, Sign) else node
+    if not isinstance(inner, Number) or not np.isfinite(float(inner.text)):
+        raise reading.refuse(node, "a number", repr(str(node)))
+    return sign * float(inner.text)
+
+
+def _whole(node: Node, least: int, most: int, reading: Reading) -> int:
+    value = _a_number(node, reading)
+    if not value.is_integer() or not least <= value <= most:
+        raise reading.refuse(node, f"a whole number from {least} to {most:,}", repr(str(node)))
+    return int(value)
+
+
+def _truth(node: Node, reading: Reading) -> bool:
+    if not isinstance(node, Constant) or node.name not in ("True", "False"):
+        raise reading.refuse(node, "True or False", repr(str(node)))
+    return node.name == "True"
+
+
+# --- columns of rows -------------------------------------------------------------------------------------------------
+class _Maker:
+    """The columns of some rows, by what was learnt."""
+
+    def __init__(self, learnt: DesignColumns, reading: Reading):
+        self.learnt = learnt
+        self.reading = reading
+        self.codes: dict[Node, np.ndarray] = {}
+        self.values: dict[Node, np.ndarray] = {}
+
+    def matrix(self) -> Matrix:
+        """The columns of all parts, and the offset."""
+        size = len(self.reading.table)
+        x = np.empty((size, len(self.learnt.labels)))
+        place = 0
+        for part in self.learnt.parts:
+            columns = self.part(part, size)
+            x[:, place : place + columns.shape[1]] = columns
+            place += columns.shape[1]
+        offset = np.zeros(size)
+        for node in self.learnt.offsets:
+            offset = offset + evaluate(_only_argument(node, self.reading), self.reading)
+        return Matrix(x, offset)
+
+    def part(self, part: Part, size: int) -> np.ndarray:
+        """The columns of a part: products of those of its factors."""
+        if part.term == INTERCEPT:
+            return np.ones((size, 1))
+        columns = np.ones((size, 1))
+        for node in part.term:
+            own = self.factor(node, node in part.whole)
+            columns = (columns[:, :, None] * own[:, None, :]).reshape(size, columns.shape[1] * own.shape[1])
+        return columns
+
+    def factor(self, node: Node, whole: bool) -> np.ndarray:
+        """The columns of a factor."""
+        if node in self.learnt.categories:
+            category = self.learnt.categories[node]
+            return category.codes(whole).matrix[self.codes_of(category)]
+        if node not in self.values:
+            self.values[node] = self.numbers(node)
+        return self.values[node]
+
+    def codes_of(self, category: Category) -> np.ndarray:
+        """The place of the level of each row."""
+        if category.node not in self.codes:
+            self.codes[category.node] = codes_of(category.column, category.levels, category.node, self.reading)
+        return self.codes[category.node]
+
+    def numbers(self, node: Node) -> np.ndarray:
+        """The columns of a part of numbers."""
+        if isinstance(node, Call) and node.function == "bs":
+            knots, degree = self.reading.statistics[str(node)]
+            return bases.splines(evaluate(node.arguments[0], self.reading), knots, degree)
+        if isinstance(node, Call) and node.function == "poly":
+            kept = self.reading.statistics[str(node)]
+            values = evaluate(node.arguments[0], self.reading)
+            if isinstance(kept, int):
+                return np.stack([values**power for power in range(1, kept + 1)], 1)
+            return bases.polynomials(values, *kept)
+        return evaluate(node, self.reading)[:, None]
+
+
+def codes_of(column: Column, levels: Levels, node: Node, reading: Reading) -> np.ndarray:
+    """The place of the level of each row; ValueError for one that training does not have."""
+    labels = reading.column(column).labels()
+    codes = levels.codes_of(labels)
+    bad = np.flatnonzero(codes < 0)
+    if len(bad):
+        row = int(bad[0])
+        shown = list(levels.names[:20])
+        got = f"{labels.texts()[row]!r} in {reading.table.row_name(row)} ({len(bad)} such)"
+        raise reading.refuse(node, f"levels of {column.name!r} that training has, {shown}", got)
+    return codes

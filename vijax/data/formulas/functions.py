@@ -1,0 +1,304 @@
+"""The functions that a formula may call, and arithmetic on the columns of a table.
+
+Numbers are float64 before any arithmetic, so that no small integer wraps round. Means and other statistics are those of
+the rows of training, for rows that come later too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from vijax.data.formulas.syntax import Call, Column, Constant, Node, Number, Operation, Sign, Span, Text
+from vijax.data.formulas.tokens import refuse
+from vijax.data.schema.typed_columns import NoNumber, TypedColumn, TypedTable
+
+Values = Float[np.ndarray, " N"]
+ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "floor": np.floor,
+    "power": np.power,
+}
+"""Functions of numbers, row by row."""
+STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
+    "mean": np.mean,
+    "median": np.median,
+    "min": np.min,
+    "max": np.max,
+    "std": np.std,
+}
+"""One number of all rows of training."""
+CENTRED = ("center", "scale", "standardize")
+"""Columns less their mean, or divided by their standard deviation too."""
+COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "offset")
+"""Terms of their own."""
+CONTRASTS = ("Treatment", "Sum", "Helmert", "Poly")
+"""Codes of categories, within C(...)."""
+RESPONSES = ("p", "prop", "proportion")
+"""To the left of ~: successes and trials."""
+CONSTANTS = {"np.pi": np.pi, "pi": np.pi, "np.e": np.e}
+"""Numbers with a name."""
+_PLAIN = (*ELEMENTWISE, *STATISTICS)
+SPELLINGS = {
+    **{name: name for name in (*_PLAIN, *CENTRED, "I", *CONTRASTS)},
+    **{f"np.{name}": name for name in _PLAIN},
+}
+"""The functions by all names that they have: np.log is log."""
+MOST_ARGUMENTS = {"power": 2}
+ALL_COLUMNS = (*RESPONSES, *_PLAIN, *CENTRED, "I")
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": np.less,
+    ">": np.greater,
+    "<=": np.less_equal,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "//": np.floor_divide,
+    "%": np.mod,
+    "**": np.power,
+}
+
+
+def listed_functions() -> str:
+    """The functions, for messages."""
+    own = [name for name in SPELLINGS if "." not in name and name not in CONTRASTS]
+    makers = ", ".join(f"{name}()" for name in COLUMN_MAKERS)
+    return f"{', '.join(f'{name}()' for name in own)}, {makers}, and np. before those of numbers"
+
+
+def columns_in(node: Node) -> dict[str, Span]:
+    """The columns that a part names, and where it first does.
+
+    >>> from vijax.data.formulas.parser import parse
+    >>> list(columns_in(parse("y ~ C(h, Sum):I(x * np.log(z))").addends[0][1]))
+    ['h', 'x', 'z']
+    """
+    if isinstance(node, Column):
+        return {node.name: node.span}
+    inner: tuple[Node, ...] = ()
+    if isinstance(node, Sign):
+        inner = (node.inner,)
+    elif isinstance(node, Operation):
+        inner = (node.left, node.right)
+    elif isinstance(node, Call):
+        # Of the others the arguments after the first are settings.
+        inner = node.arguments[:1] if node.function in COLUMN_MAKERS or node.function == "[]" else node.arguments
+    columns: dict[str, Span] = {}
+    for part in inner:
+        for name, span in columns_in(part).items():
+            columns.setdefault(name, span)
+    return columns
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What is said of a table while a part of a formula is evaluated.
+
+    Attributes:
+      table: the rows.
+      text: the formula, for messages.
+      argument: what the formula is called in messages.
+      statistics: numbers of the rows of training by the text of the part; parts that are not in it are learnt.
+      functions: the user's own functions by name.
+      learning: whether these are the rows of training.
+    """
+
+    table: TypedTable
+    text: str
+    argument: str
+    statistics: dict[str, Any]
+    functions: Mapping[str, Callable[..., Any]]
+    learning: bool
+
+    def refuse(self, node: Node, expected: str, got: str, remedy: str = "") -> ValueError:
+        """The error to raise on a part."""
+        argument = self.argument if self.learning else "table"
+        return refuse(argument, self.text, node.span, expected, got, remedy)
+
+    def column(self, node: Column) -> TypedColumn:
+        """A column of the table."""
+        return self.table.column(self.argument if self.learning else "table", node.name)
+
+    def learnt(self, node: Node, learn: Callable[[], Any]) -> Any:
+        """A number, or several, of the rows of training."""
+        key = str(node)
+        if key not in self.statistics:
+            if not self.learning:
+                raise KeyError(key)
+            self.statistics[key] = learn()
+        return self.statistics[key]
+
+
+def evaluate(node: Node, reading: Reading) -> Values:
+    """A part of a formula as numbers, (N,).
+
+    Raises:
+      ValueError: a column of text, a function with other arguments than it has, a value that is not finite; with the
+        part and the row.
+    """
+    return np.broadcast_to(_value(node, reading), (len(reading.table),)).astype(float)
+
+
+def _value(node: Node, reading: Reading) -> Any:
+    if isinstance(node, Number):
+        return _finite_number(node, reading)
+    if isinstance(node, Constant) and node.name in CONSTANTS:
+        return CONSTANTS[node.name]
+    if isinstance(node, Column):
+        return numbers_of(node, reading)
+    if isinstance(node, Sign):
+        return -_value(node.inner, reading)
+    if isinstance(node, Operation):
+        return _operation(node, reading)
+    if isinstance(node, Call):
+        return _call(node, reading)
+    raise reading.refuse(node, "a column, a number or a function", repr(str(node)))
+
+
+def _finite_number(node: Number, reading: Reading) -> float:
+    value = float(node.text)
+    if not np.isfinite(value):
+        raise reading.refuse(node, "a number that a float64 can hold", node.text)
+    return value
+
+
+def numbers_of(node: Column, reading: Reading) -> Values:
+    """A column of numbers, as float64."""
+    column = reading.column(node)
+    if reading.learning and column.kind not in ("number", "truth"):
+        raise not_of_numbers(node, column, reading)
+    try:
+        return column.numbers()
+    except NoNumber as error:
+        got = f"{str(error.value)[:40]!r} in {reading.table.row_name(error.row)} of {node.name!r}"
+        raise reading.refuse(node, "numbers, as training has", got, "Correct the cell.") from error
+
+
+def not_of_numbers(node: Column, column: TypedColumn, reading: Reading) -> ValueError:
+    """The error to raise where a column of numbers was expected."""
+    expected = f"a column of numbers, {node.name!r}"
+    if column.kind == "time":
+        remedy = "Make them numbers: (table[name] - table[name].min()).dt.days; or write C(...) for a category a day."
+        return reading.refuse(
+            node, "numbers, text or categories in the terms of the formula", f"dates in [{node.name!r}]", remedy
+        )
+    if column.kind == "digits":
+        remedy = f"Write C({node}) for categories, or give numbers: table[{node.name!r}].astype(float)."
+        return reading.refuse(node, expected, "text, all of which says numbers", remedy)
+    if column.kind == "empty":
+        return reading.refuse(node, expected, "missing values alone", "Leave it out.")
+    bad = column.not_numbers()
+    cell = f"{str(column.values[bad[0]])[:40]!r} in {reading.table.row_name(int(bad[0]))}" if len(bad) else "text"
+    if column.kind == "mixed":
+        remedy = f"Correct the cell, or write C({node}) for a category of each value."
+        return reading.refuse(node, expected, f"{cell} ({len(bad)} such)", remedy)
+    return reading.refuse(node, expected, f"text, as {cell}", "Categories are terms of their own.")
+
+
+def _operation(node: Operation, reading: Reading) -> Any:
+    if node.operator in COMPARISONS:
+        return _comparison(node, reading)
+    left = _value(node.left, reading)
+    right = _value(node.right, reading)
+    with np.errstate(all="ignore"):
+        value = ARITHMETIC[node.operator](np.asarray(left, float), np.asarray(right, float))
+    return _finite(node, value, reading)
+
+
+def _comparison(node: Operation, reading: Reading) -> Any:
+    """1 where it holds, else 0; of labels `==` and `!=` alone."""
+    if isinstance(node.right, Text):
+        if not isinstance(node.left, Column) or node.operator not in ("==", "!="):
+            raise reading.refuse(node, "a column == a text", repr(str(node)))
+        labels = reading.column(node.left).labels()
+        same = labels.texts() == node.right.text
+        if reading.learning and not same.any():
+            levels = list(labels.levels().names)[:20]
+            raise reading.refuse(node.right, f"a value of {node.left.name!r}: {levels}", repr(node.right.text))
+        return (same if node.operator == "==" else ~same).astype(float)
+    return COMPARISONS[node.operator](_value(node.left, reading), _value(node.right, reading)).astype(float)
+
+
+def _call(node: Call, reading: Reading) -> Any:
+    if node.function in reading.functions:
+        return _of_user(node, reading)
+    name = SPELLINGS.get(node.function, node.function)
+    if name == "I":
+        return _value(_only(node, reading), reading)
+    if name in ELEMENTWISE:
+        arguments = [_value(argument, reading) for argument in _exactly(node, MOST_ARGUMENTS.get(name, 1), reading)]
+        with np.errstate(all="ignore"):
+            value = ELEMENTWISE[name](*(np.asarray(argument, float) for argument in arguments))
+        return _finite(node, value, reading)
+    if name in STATISTICS:
+        values = evaluate(_only(node, reading), reading)
+        return reading.learnt(node, lambda: float(STATISTICS[name](values)))
+    if name in CENTRED:
+        return _centred(node, name, reading)
+    raise reading.refuse(node, "a function of numbers", repr(node.function), f"Functions are {listed_functions()}.")
+
+
+def _centred(node: Call, name: str, reading: Reading) -> Values:
+    values = evaluate(_only(node, reading), reading)
+    mean, deviation = reading.learnt(node, lambda: (float(values.mean()), float(values.std())))
+    if name == "center":
+        return values - mean
+    if not deviation > 0:
+        raise reading.refuse(node, "a column with more than one value", "a constant one", "Leave it out.")
+    return (values - mean) / deviation
+
+
+def _of_user(node: Call, reading: Reading) -> Values:
+    """A function of the user's own: called with arrays (N,), it returns another."""
+    arguments = [evaluate(argument, reading) for argument in node.arguments]
+    if node.named:
+        raise reading.refuse(node, "arguments without names, for a function of your own", repr(str(node)))
+    value = np.asarray(reading.functions[node.function](*arguments), float)
+    if value.shape != (len(reading.table),):
+        expected = f"an array of the {len(reading.table)} rows from {node.function}"
+        raise reading.refuse(node, expected, f"shape {value.shape}")
+    return _finite(node, value, reading)
+
+
+def _only(node: Call, reading: Reading) -> Node:
+    return _exactly(node, 1, reading)[0]
+
+
+def _exactly(node: Call, number: int, reading: Reading) -> tuple[Node, ...]:
+    if len(node.arguments) != number or node.named:
+        expected = f"{number} argument{'s' * (number > 1)} of {node.function}, without names"
+        raise reading.refuse(node, expected, repr(str(node)))
+    return node.arguments
+
+
+def _finite(node: Node, value: Any, reading: Reading) -> Any:
+    """A value, if it is finite in all rows. Missing cells are refused before any arithmetic."""
+    bad = np.flatnonzero(~np.isfinite(np.broadcast_to(value, (len(reading.table),))))
+    if not len(bad):
+        return value
+    row = int(bad[0])
+    cells = {name: reading.table.columns[name].values[row] for name in columns_in(node)}
+    at = ", ".join(f"{name} = {cell}" for name, cell in cells.items())
+    bad_value = float(np.broadcast_to(value, (len(reading.table),))[row])
+    got = f"{bad_value:g} in {reading.table.row_name(row)}, where {at} ({len(bad)} such)"
+    raise reading.refuse(node, f"finite values of {node}", got, "Leave these rows out, or change the term.")

@@ -1,0 +1,472 @@
+"""A formula, from text to parts, by a closed grammar.
+
+    formula:  [response] ~ terms
+    terms:    [+ | -] product { (+ | -) product }
+    product:  cell { (* | /) cell }            a * b is a + b + a:b, a / b is a + a:b
+    cell:     power { : power }
+    power:    term [ ** number ]               (a + b) ** 2 has all pairs
+    term:     column | 0 | 1 | function(...) | {numbers} | (terms) | (terms | groups)
+    groups:   column { (: | /) column }
+    numbers:  arithmetic on columns, with the listed functions
+
+What does not follow it is an error with a mark under its place. Nothing is dropped, and nothing is evaluated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from vijax.data.formulas.functions import COLUMN_MAKERS, RESPONSES, SPELLINGS, listed_functions
+from vijax.data.formulas.syntax import (
+    Bar,
+    Call,
+    Column,
+    Constant,
+    Formula,
+    Node,
+    Number,
+    Operation,
+    Several,
+    Sign,
+    Span,
+    Text,
+)
+from vijax.data.formulas.tokens import LISTED, WORDS, Token, refuse, tokens_of
+
+MOST_DEEP = 40
+"""Parentheses within parentheses, at most."""
+MOST_CHAINED = 200
+"""Operators in a row, at most, where their parts stand within each other."""
+BAR = "Write bars in parentheses: y ~ x + (x | g), or (x || g) where they are independent."
+
+
+def parse(text: str, argument: str = "formula", functions: Collection[str] = ()) -> Formula:
+    """A formula as its parts.
+
+    Args:
+      text: the formula.
+      argument: its name in messages.
+      functions: names of the user's own functions.
+
+    Raises:
+      ValueError: a part that the grammar does not have; the message marks it.
+
+    >>> made = parse("log(y) ~ x * h + (x || g/h)")
+    >>> str(made.response), [str(term) for _, term in made.addends], [(bar.factor, bar.correlated) for bar in made.bars]
+    ('log(y)', ['x * h'], [('g', False), ('g:h', False)])
+    """
+    return _Reader(text, argument, functions).formula()
+
+
+class _Reader:
+    """A place in the words of a formula; each method reads one part and moves on."""
+
+    def __init__(self, text: str, argument: str, functions: Collection[str]):
+        self.text = text
+        self.argument = argument
+        self.functions = functions
+        self.tokens = tokens_of(text, argument)
+        self.place = 0
+        self.depth = 0
+
+    # --- words ---
+    @property
+    def token(self) -> Token:
+        """The word at the place."""
+        return self.tokens[self.place]
+
+    def next(self) -> Token:
+        """The word at the place; the place moves on."""
+        token = self.token
+        self.place += token.kind != "end"
+        return token
+
+    def at(self, *operators: str) -> bool:
+        """Whether one of these operators is at the place."""
+        return self.token.kind == "operator" and self.token.text in operators
+
+    def take(self, operator: str, after: str) -> Token:
+        """Moves past an operator; refuses another word."""
+        if not self.at(operator):
+            raise self.refuse_token(f"{operator!r} {after}")
+        return self.next()
+
+    def refuse(self, span: Span, expected: str, got: str, remedy: str = "") -> ValueError:
+        """The error to raise on a part."""
+        return refuse(self.argument, self.text, span, expected, got, remedy)
+
+    def refuse_token(self, expected: str, remedy: str = LISTED) -> ValueError:
+        """The error to raise on the word at the place."""
+        token = self.token
+        got = "the end of the formula" if token.kind == "end" else repr(self.text[token.start : token.end])
+        return self.refuse((token.start, token.end), expected, got, remedy)
+
+    def deeper(self, read: Callable[[], Any]) -> Any:
+        """Reads what stands between parentheses."""
+        self.depth += 1
+        if self.depth > MOST_DEEP:
+            raise self.refuse_token(f"at most {MOST_DEEP} parentheses within each other", "")
+        part = read()
+        self.depth -= 1
+        return part
+
+    # --- the whole ---
+    def formula(self) -> Formula:
+        """The whole formula."""
+        response = None
+        if not self.at("~"):
+            response = self.comparison()
+        if not self.at("~"):
+            remedy = "Write response ~ terms." if self.token.kind == "end" else LISTED
+            raise self.refuse_token("response ~ terms", remedy)
+        self.next()
+        addends, bars = self.addends_and_bars()
+        if self.token.kind != "end":
+            raise self.refuse_token("an operator between terms", self.remedy_between())
+        return Formula(self.text, self.argument, response, addends, bars)
+
+    def remedy_between(self) -> str:
+        """What to write where two terms stand beside each other."""
+        if self.at("|", "||"):
+            return BAR
+        if self.at("==", "!=", "<", ">", "<=", ">=", "%", "//"):
+            return f"Write arithmetic and comparisons inside of I(...). {LISTED}"
+        if self.token.kind in ("name", "number"):
+            return f"Write + before it, for one term more. {LISTED}"
+        return LISTED
+
+    def addends_and_bars(self) -> tuple[tuple[tuple[str, Node], ...], tuple[Bar, ...]]:
+        """The terms to the right of ~, and those of groups among them."""
+        addends: list[tuple[str, Node]] = []
+        bars: list[Bar] = []
+        sign = self.next().text if self.at("+", "-") else "+"
+        while True:
+            start = self.token.start
+            if self.is_bar():
+                own = self.bar()
+                if sign == "-":
+                    raise self.refuse((start, own[-1].span[1]), "group effects that are added", "a minus before them")
+                bars += own
+            else:
+                addends.append((sign, self.product()))
+            if not self.at("+", "-"):
+                return tuple(addends), tuple(bars)
+            sign = self.next().text
+
+    # --- terms ---
+    def sum(self) -> Node:
+        """Terms with signs."""
+        if self.at("+", "-"):
+            sign = self.next()
+            first = self.product()
+            # A minus at the beginning takes away from the intercept, which is implied.
+            left: Node = first if sign.text == "+" else Sign(first, (sign.start, first.span[1]))
+        else:
+            left = self.product()
+        return self.left_to_right(("+", "-"), self.product, left)
+
+    def product(self) -> Node:
+        """Terms with * and /."""
+        return self.left_to_right(("*", "/"), self.cell)
+
+    def cell(self) -> Node:
+        """Terms with colons."""
+        return self.left_to_right((":",), self.power)
+
+    def left_to_right(self, operators: tuple[str, ...], part: Callable[[], Node], left: Node | None = None) -> Node:
+        """Parts with operators between, from left to right."""
+        left = part() if left is None else left
+        number = 0
+        while self.at(*operators):
+            number += 1
+            if number > MOST_CHAINED:
+                raise self.refuse_token(f"at most {MOST_CHAINED} operators in a row within parentheses", "")
+            operator = self.next().text
+            right = part()
+            left = Operation(operator, left, right, (left.span[0], right.span[1]))
+        return left
+
+    def power(self) -> Node:
+        """A term, perhaps to a power."""
+        base = self.term()
+        if not self.at("**", "^"):
+            return base
+        self.next()
+        token = self.token
+        if token.kind != "number" or not token.text.isdigit() or not 1 <= int(token.text) <= 9:
+            raise self.refuse_token("a whole number from 1 to 9 after **, the order of interactions")
+        self.next()
+        if isinstance(base, Column | Call | Number):
+            remedy = f"Write I({base}**{token.text}) for a power, (a + b)**2 for interactions."
+            raise self.refuse(
+                (base.span[0], token.end), "a sum of terms before **", repr(f"{base}**{token.text}"), remedy
+            )
+        return Operation("**", base, Number(token.text, (token.start, token.end)), (base.span[0], token.end))
+
+    def term(self) -> Node:
+        """A single term."""
+        token = self.token
+        if token.kind == "number":
+            if token.text not in ("0", "1"):
+                remedy = f"Write I(...) around arithmetic. {LISTED}"
+                raise self.refuse_token("0 or 1, for no intercept or one, as the only numbers among terms", remedy)
+            return Number(token.text, self.span(self.next()))
+        if self.at("{"):
+            return self.braces()
+        if self.at("("):
+            return self.parentheses()
+        if token.kind == "name":
+            return self.name(as_term=True)
+        raise self.refuse_token("a term")
+
+    def span(self, token: Token) -> Span:
+        """The place of a word."""
+        return token.start, token.end
+
+    def braces(self) -> Node:
+        """Arithmetic between braces."""
+        start = self.next().start
+        inner = self.deeper(self.comparison)
+        end = self.take("}", "after arithmetic").end
+        return Call("I", (inner,), (), (start, end))
+
+    def parentheses(self) -> Node:
+        """Terms between parentheses."""
+        start = self.next().start
+        if self.is_bar_inside():
+            raise self.refuse(
+                (start, start + 1), "group effects as terms of their own, added to the others", "others", BAR
+            )
+        inner = self.deeper(self.sum)
+        if self.at("|", "||"):
+            raise self.refuse_token("group effects as terms of their own, added to the others", BAR)
+        self.take(")", "after terms")
+        return inner
+
+    # --- group effects ---
+    def is_bar(self) -> bool:
+        """Whether group effects begin here."""
+        return self.at("(") and self.is_bar_inside(self.place + 1)
+
+    def is_bar_inside(self, place: int | None = None) -> bool:
+        """Whether the parentheses that begin before a place hold a bar of their own."""
+        depth = 0
+        for token in self.tokens[self.place if place is None else place :]:
+            if token.kind != "operator":
+                continue
+            if token.text in "([{":
+                depth += 1
+            elif token.text in ")]}":
+                depth -= 1
+                if depth < 0:
+                    return False
+            elif token.text in ("|", "||") and depth == 0:
+                return True
+        return False
+
+    def bar(self) -> list[Bar]:
+        """Group effects: one for each level of nesting."""
+        start = self.next().start
+        if self.at("|", "||"):
+            raise self.refuse_token("an effect to the left of the bar", BAR)
+        terms = self.deeper(self.sum)
+        bar = self.token
+        if not self.at("|", "||"):
+            raise self.refuse_token("an operator between terms", self.remedy_between())
+        self.next()
+        nested = self.groups()
+        if self.at("|", "||"):
+            raise self.refuse_token("one bar in each term of group effects", BAR)
+        if not self.at(")"):
+            remedy = "Groups are named by columns: (x | g), (x | g:h), (x | g/h)."
+            raise self.refuse_token("')' after the groups", remedy)
+        span = (start, self.next().end)
+        levels: list[tuple[str, ...]] = []
+        for columns in nested:
+            levels.append((*(levels[-1] if levels else ()), *columns))
+        return [Bar(terms, tuple(dict.fromkeys(columns)), bar.text == "|", span) for columns in levels]
+
+    def groups(self) -> list[tuple[str, ...]]:
+        """Columns that name groups, at each level of nesting."""
+        nested = [self.interaction()]
+        while self.at("/"):
+            self.next()
+            nested.append(self.interaction())
+        return nested
+
+    def interaction(self) -> tuple[str, ...]:
+        """Columns with colons between."""
+        columns = [self.group_column()]
+        while self.at(":"):
+            self.next()
+            columns.append(self.group_column())
+        return tuple(columns)
+
+    def group_column(self) -> str:
+        """A column that names groups."""
+        if self.token.kind != "name":
+            raise self.refuse_token("a column whose values name the groups", BAR)
+        return self.next().text
+
+    # --- calls and columns ---
+    def name(self, as_term: bool) -> Node:
+        """A column, a call, or a level of a column."""
+        token = self.next()
+        if token.quoted:
+            return self.level_of(Column(token.text, self.span(token)))
+        if self.at("("):
+            return self.call(token, as_term)
+        if token.text in WORDS and not as_term:
+            return Constant(token.text, self.span(token))
+        return self.level_of(Column(token.text, self.span(token)))
+
+    def level_of(self, column: Column) -> Node:
+        """A column, or `column['level']`, of a response: 1 where it has the level."""
+        if not self.at("["):
+            return column
+        self.next()
+        token = self.token
+        if token.kind not in ("name", "number", "text"):
+            raise self.refuse_token(f"a level of {column.name} between brackets")
+        level = Text(self.next().text, self.span(token))
+        end = self.take("]", "after the level").end
+        return Call("[]", (column, level), (), (column.span[0], end))
+
+    def call(self, token: Token, as_term: bool) -> Node:
+        """A call of a listed function."""
+        function = self.function(token)
+        span_of_name = self.span(token)
+        if not as_term and function in COLUMN_MAKERS:
+            remedy = f"Write {token.text}(...) as a term of its own."
+            raise self.refuse(span_of_name, "functions of numbers inside of arithmetic", repr(token.text), remedy)
+        self.next()
+        arguments: list[Node] = []
+        named: list[tuple[str, Node]] = []
+        while not self.at(")"):
+            if arguments or named:
+                self.take(",", "between arguments")
+            if self.is_named():
+                key = self.next().text
+                self.next()
+                named.append((key, self.argument_value()))
+            elif named:
+                raise self.refuse_token("arguments with a name last")
+            else:
+                arguments.append(self.argument_value())
+        span = (token.start, self.next().end)
+        twice = len({key for key, _ in named}) < len(named)
+        if twice:
+            raise self.refuse(span, "each argument once", repr(self.text[span[0] : span[1]]))
+        return Call(function, tuple(arguments), tuple(named), span)
+
+    def function(self, token: Token) -> str:
+        """The function that a name says, as it is spelt; an error that lists all of them for another."""
+        if (
+            token.text in self.functions
+            or token.text in SPELLINGS
+            or token.text in COLUMN_MAKERS
+            or token.text in RESPONSES
+        ):
+            return token.text
+        remedy = (
+            f"Functions are {listed_functions()}. Your own: vijax.glmm(..., functions={{'f': f}}), in Python alone. "
+            "Nothing else is ever called."
+        )
+        raise self.refuse(self.span(token), "a listed function", repr(token.text), remedy)
+
+    def is_named(self) -> bool:
+        """Whether a named argument begins here."""
+        after = self.tokens[self.place + 1] if self.place + 1 < len(self.tokens) else self.token
+        return self.token.kind == "name" and not self.token.quoted and after.kind == "operator" and after.text == "="
+
+    def argument_value(self) -> Node:
+        """An argument: arithmetic, a text, a list of numbers or texts, True or False, or the name of a contrast."""
+        token = self.token
+        if token.kind == "text":
+            return Text(self.next().text, self.span(token))
+        if self.at("[") or (self.at("(") and self.is_list()):
+            return self.several("]" if self.at("[") else ")")
+        if token.kind == "end":
+            raise self.refuse_token("an argument, and ')' after the last one")
+        return self.deeper(self.comparison)
+
+    def is_list(self) -> bool:
+        """Whether the parentheses here hold commas of their own."""
+        depth = 0
+        for token in self.tokens[self.place + 1 :]:
+            if token.kind != "operator":
+                continue
+            if token.text in "([{":
+                depth += 1
+            elif token.text in ")]}":
+                depth -= 1
+                if depth < 0:
+                    return False
+            elif token.text == "," and depth == 0:
+                return True
+        return False
+
+    def several(self, closing: str) -> Node:
+        """A list of numbers or texts."""
+        start = self.next().start
+        items: list[Node] = []
+        while not self.at(closing):
+            if items:
+                self.take(",", "between the items of a list")
+                if self.at(closing):
+                    break
+            items.append(self.argument_value())
+        return Several(tuple(items), (start, self.next().end))
+
+    # --- arithmetic ---
+    def comparison(self) -> Node:
+        """Arithmetic, perhaps compared with other."""
+        left = self.arithmetic()
+        if not self.at("<", ">", "<=", ">=", "==", "!="):
+            return left
+        operator = self.next().text
+        token = self.token
+        right = Text(self.next().text, self.span(token)) if token.kind == "text" else self.arithmetic()
+        return Operation(operator, left, right, (left.span[0], right.span[1]))
+
+    def arithmetic(self) -> Node:
+        """Numbers with + and -."""
+        return self.left_to_right(("+", "-"), self.factors)
+
+    def factors(self) -> Node:
+        """Numbers with *, /, // and %."""
+        return self.left_to_right(("*", "/", "//", "%"), self.signed)
+
+    def signed(self) -> Node:
+        """A number with a sign."""
+        if not self.at("+", "-"):
+            return self.raised()
+        token = self.next()
+        inner = self.deeper(self.signed)
+        return inner if token.text == "+" else Sign(inner, (token.start, inner.span[1]))
+
+    def raised(self) -> Node:
+        """A number, perhaps to a power."""
+        base = self.operand()
+        if not self.at("**", "^"):
+            return base
+        self.next()
+        exponent = self.deeper(self.signed)
+        return Operation("**", base, exponent, (base.span[0], exponent.span[1]))
+
+    def operand(self) -> Node:
+        """A number, a column or a function."""
+        token = self.token
+        if token.kind == "number":
+            return Number(token.text, self.span(self.next()))
+        if token.kind == "name":
+            return self.name(as_term=False)
+        if self.at("{"):
+            return self.braces()
+        if self.at("("):
+            self.next()
+            inner = self.deeper(self.comparison)
+            self.take(")", "after arithmetic")
+            return inner
+        raise self.refuse_token("a column, a number or a function")

@@ -1,0 +1,179 @@
+"""The parts of a formula. Equal parts have equal texts, and a text names one part only."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from vijax.data.formulas.tokens import quoted
+
+Span = tuple[int, int]
+"""The places of the first letter of a part, and after the last."""
+NO_SPAN: Span = (0, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of the table."""
+
+    name: str
+    span: Span = dataclasses.field(default=NO_SPAN, compare=False)
+
+    def __str__(self) -> str:
+        return quoted(self.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """A number."""
+
+    text: str
+    span: Span = dataclasses.field(default=NO_SPAN, compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """A number with a name, as np.pi."""
+
+    name: str
+    span: Span = dataclasses.field(default=NO_SPAN, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A text between quotes."""
+
+    text: str
+    span: Span = dataclasses.field(default=NO_SPAN, compare=False)
+
+    def __str__(self) -> str:
+        return repr(self.text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Several:
+    """Numbers or texts between brackets."""
+
+    items: tuple[Node, ...]
+    span: Span = dataclasses.field(default=NO_SPAN, compare=False)
+
+    def __str__(self) -> str:
+        return f"[{', '.join(map(str, self.items))}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sign:
+    """A part with a minus before it."""
+
+    inner: Node
+    span: Span = dataclasses.field(default=NO_SPAN, compare=False)
+
+    def __str__(self) -> str:
+        return f"-{_within(self.inner, 3)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """Two parts and an operator between them: of terms or, inside of calls, of numbers."""
+
+    operator: str
+    left: Node
+    right: Node
+    span: Span = dataclasses.field(default=NO_SPAN, compare=False)
+
+    def __str__(self) -> str:
+        rank = RANKS[self.operator]
+        # What stands to the right of - and / is bound by its parentheses; powers bind to the right.
+        left = _within(self.left, rank + (self.operator == "**"))
+        right = _within(self.right, rank + (self.operator != "**"))
+        return f"{left} {self.operator} {right}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A listed function, or a user's own, with its arguments."""
+
+    function: str
+    arguments: tuple[Node, ...]
+    named: tuple[tuple[str, Node], ...] = ()
+    span: Span = dataclasses.field(default=NO_SPAN, compare=False)
+
+    def __str__(self) -> str:
+        named = [f"{name}={value}" for name, value in self.named]
+        return f"{self.function}({', '.join([*map(str, self.arguments), *named])})"
+
+
+Node = Column | Number | Constant | Text | Several | Sign | Operation | Call
+RANKS = {
+    "<": 0,
+    ">": 0,
+    "<=": 0,
+    ">=": 0,
+    "==": 0,
+    "!=": 0,
+    "+": 1,
+    "-": 1,
+    "*": 2,
+    "/": 2,
+    "//": 2,
+    "%": 2,
+    ":": 3,
+    "**": 4,
+}
+"""How closely operators bind."""
+
+
+def _within(node: Node, rank: int) -> str:
+    """The text of a part beside an operator, in parentheses where it needs them."""
+    own = RANKS[node.operator] if isinstance(node, Operation) else 3 if isinstance(node, Sign) else 5
+    return f"({node})" if own < rank else str(node)
+
+
+class Bar(NamedTuple):
+    """A term of group effects, as it is written.
+
+    Attributes:
+      terms: what stands to the left of the bar.
+      columns: the columns whose values, together, name a group.
+      correlated: False for `||`.
+      span: its place.
+    """
+
+    terms: Node
+    columns: tuple[str, ...]
+    correlated: bool
+    span: Span
+
+    @property
+    def factor(self) -> str:
+        """The name of the factor, "g" or "g:h".
+
+        >>> Bar(Number("1"), ("g", "h"), True, (0, 0)).factor, Bar(Number("1"), ("g:h",), True, (0, 0)).factor
+        ('g:h', '`g:h`')
+        """
+        return ":".join(map(quoted, self.columns))
+
+
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """A formula as it was parsed.
+
+    Attributes:
+      text: as it was given.
+      argument: what it is called in messages.
+      response: what stands to the left of ~; None where nothing does.
+      addends: signs and terms outside bars.
+      bars: the terms of group effects.
+    """
+
+    text: str
+    argument: str
+    response: Node | None
+    addends: tuple[tuple[str, Node], ...]
+    bars: tuple[Bar, ...]

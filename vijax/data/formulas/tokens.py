@@ -1,0 +1,148 @@
+"""The words of a formula, each with its place; and errors with a mark under a place."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, NamedTuple
+
+from vijax.checks import require
+
+TokenKind = Literal["name", "number", "text", "operator", "end"]
+MOST_LETTERS = 20_000
+"""Letters of a formula, at most."""
+OPERATORS = ("||", "**", "//", "<=", ">=", "==", "!=", *"~+-*/:|()[]{},=^%<>")
+LISTED = "Columns, 0 and 1, + - * / : **, (x | g), I(...) or {...} with arithmetic, and listed functions are read."
+WORDS = ("True", "False", "None", "np.pi", "np.e", "pi")
+"""Names that stand for a value in arithmetic: a column of such a name stands between backquotes there."""
+PARAMETERS = ("Intercept", "sigma", "nu", "alpha", "kappa", "psi", "threshold")
+"""Names that regressions have for something else: the coefficient of a column of such a name is called `sigma`."""
+NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+
+class Token(NamedTuple):
+    """A word of a formula.
+
+    Attributes:
+      kind: what it is.
+      text: what it says: a name without its backquotes, a text without its quotes.
+      start: the place of its first letter.
+      end: the place after its last.
+      quoted: True of a name between backquotes, which is a column whatever it says.
+    """
+
+    kind: TokenKind
+    text: str
+    start: int
+    end: int
+    quoted: bool = False
+
+
+class FormulaError(ValueError):
+    """A part of a formula that is not read.
+
+    Attributes:
+      said: the message in a line.
+      marked: the formula, and below it a mark under the place, in two lines.
+    """
+
+    def __init__(self, said: str, marked: str):
+        super().__init__(f"{said}\n{marked}")
+        self.said = said
+        self.marked = marked
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.said, self.marked)
+
+
+def refuse(argument: str, text: str, span: tuple[int, int], expected: str, got: str, remedy: str = "") -> FormulaError:
+    """The error to raise on a part of a formula: it names the part, and marks its place.
+
+    >>> print(refuse("formula", "y ~ x g", (6, 7), "an operator between terms", "'g'", "Write x + g."))
+    formula: expected an operator between terms, got 'g'. Write x + g.
+        y ~ x g
+              ^
+    """
+    start, end = span
+    # Of a long formula the part around the place is shown.
+    first = max(0, start - 60)
+    shown = re.sub(r"\s", " ", text[first : end + 60])
+    before, after = "..." * (first > 0), "..." * (end + 60 < len(text))
+    mark = " " * (len(before) + start - first) + "^" * max(1, min(end - start, 60))
+    after_dot = f" {remedy}" if remedy else ""
+    said = f"{argument}: expected {expected}, got {got}.{after_dot}"
+    return FormulaError(said, f"    {before}{shown}{after}\n    {mark}")
+
+
+def tokens_of(text: str, argument: str = "formula") -> list[Token]:
+    """The words of a formula, the last one being its end.
+
+    Raises:
+      ValueError: a letter that no formula has, a quote that is not closed.
+
+    >>> [token.text for token in tokens_of("y ~ np.log(`a b`)")]
+    ['y', '~', 'np.log', '(', 'a b', ')', '']
+    """
+    require(len(text) <= MOST_LETTERS, argument, f"at most {MOST_LETTERS:,} letters", f"{len(text):,}")
+    tokens: list[Token] = []
+    place = 0
+    while place < len(text):
+        if text[place].isspace():
+            place += 1
+            continue
+        token = _token_at(text, place, argument)
+        tokens.append(token)
+        place = token.end
+    return [*tokens, Token("end", "", len(text), len(text))]
+
+
+def _token_at(text: str, place: int, argument: str) -> Token:
+    letter = text[place]
+    if letter == "`":
+        return _quoted_name(text, place, argument)
+    if letter in "\"'":
+        return _quoted_text(text, place, argument)
+    if match := NUMBER.match(text, place):
+        return Token("number", match.group(), place, match.end())
+    if match := NAME.match(text, place):
+        return Token("name", match.group(), place, match.end())
+    for operator in OPERATORS:
+        if text.startswith(operator, place):
+            return Token("operator", operator, place, place + len(operator))
+    raise refuse(argument, text, (place, place + 1), "a column, a number or an operator", repr(letter), LISTED)
+
+
+def _quoted_name(text: str, place: int, argument: str) -> Token:
+    """A name between backquotes; two backquotes within it stand for one."""
+    name, at = "", place + 1
+    while at < len(text):
+        if text.startswith("``", at):
+            name, at = name + "`", at + 2
+        elif text[at] == "`":
+            if not name:
+                raise refuse(argument, text, (place, at + 1), "a name between backquotes", "none")
+            return Token("name", name, place, at + 1, quoted=True)
+        else:
+            name, at = name + text[at], at + 1
+    raise refuse(argument, text, (place, len(text)), "a second backquote after the name", "none")
+
+
+def _quoted_text(text: str, place: int, argument: str) -> Token:
+    """A text between quotes, in which a backslash makes the next letter stand for itself."""
+    quote, said, at = text[place], "", place + 1
+    while at < len(text) and text[at] != quote:
+        if text[at] == "\\" and at + 1 < len(text):
+            at += 1
+        said, at = said + text[at], at + 1
+    if at >= len(text):
+        raise refuse(argument, text, (place, len(text)), f"a second {quote} after the text", "none")
+    return Token("text", said, place, at + 1)
+
+
+def quoted(name: str) -> str:
+    """The name of a column as a formula has it: between backquotes unless it is a plain word.
+
+    >>> quoted("x"), quoted("a b"), quoted("a`b"), quoted("Sepal.Length"), quoted("True")
+    ('x', '`a b`', '`a``b`', 'Sepal.Length', '`True`')
+    """
+    return name if NAME.fullmatch(name) and name not in (*WORDS, *PARAMETERS) else "`" + name.replace("`", "``") + "`"

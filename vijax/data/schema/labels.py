@@ -1,0 +1,287 @@
+"""Names of levels (groups, users, items, categories): exact text, and one name for all values that are equal.
+
+Text is the level that it says: "007" is not "7", and "1e3" is not "1000". Numbers of any type name the level of their
+equal (1, 1.0, `np.int8(1)`, `Decimal("1.0")`), dates the same day at any resolution.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+LabelKind = Literal["text", "number", "truth", "time"]
+"""What the values are: that of a column is the widest that all its values have."""
+MISSING = -1
+"""The code of a missing value, and that of a level that training does not have."""
+TRUTHS = {"True": "1", "False": "0"}
+"""True and False as numbers."""
+DIGITS = 15
+"""Decimal digits that every float64 keeps: 0.1 * 3 and 0.3 are one level."""
+PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
+"""Text that a program writes for a number: without leading zeros, signs, exponents or blanks."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels:
+    """A column as labels.
+
+    Attributes:
+      names: the distinct names, in the order in which they first occur.
+      codes: the place of each row's name among them; -1 where the value is missing.
+      kind: what the values are.
+      declared: names in the order that the table itself declares, or None.
+    """
+
+    names: tuple[str, ...]
+    codes: Int[np.ndarray, " N"]
+    kind: LabelKind
+    declared: tuple[str, ...] | None = None
+
+    @property
+    def missing(self) -> Bool[np.ndarray, " N"]:
+        """A mask of the missing values."""
+        return self.codes == MISSING
+
+    def levels(self) -> Levels:
+        """The levels that occur: as declared, by number where all are numbers, else by letter."""
+        if self.declared is not None:
+            occurring = set(self.names)
+            return Levels(tuple(name for name in self.declared if name in occurring), self.kind)
+        return Levels(in_order(self.names), self.kind)
+
+    def texts(self) -> np.ndarray:
+        """The name of each row, (N,), Python's own text; "" where it is missing."""
+        return np.array([*self.names, ""], object)[self.codes]
+
+
+@dataclasses.dataclass(frozen=True)
+class Levels:
+    """The levels that a column of training had.
+
+    Attributes:
+      names: of the levels, in their order.
+      kind: what the values of training were.
+    """
+
+    names: tuple[str, ...]
+    kind: LabelKind
+
+    def codes_of(self, labels: Labels) -> Int[np.ndarray, " N"]:
+        """The place of each row's level; -1 for one that training does not have.
+
+        >>> training = labels_of(np.array([1.0, 2.5, 3.0])).levels()
+        >>> later = [1], ["1", "2.50"], np.array([3], np.int8), ["01"]
+        >>> [training.codes_of(labels_of(values)).tolist() for values in later]
+        [[0], [0, 1], [2], [-1]]
+        """
+        place_of = {name: place for place, name in enumerate(self.names)}
+        also_named = self._other_names(labels.kind)
+        places = [place_of.get(name, place_of.get(also_named(name), MISSING)) for name in labels.names]
+        return np.array([*places, MISSING], int)[labels.codes]
+
+    def _other_names(self, kind: LabelKind) -> Callable[[str], str]:
+        """From the name of a value of another kind to the name of its equal here; "" for none."""
+        if kind == self.kind:
+            return lambda name: ""
+        if self.kind == "text":
+            return self._texts_by_number().get if kind in ("number", "truth") else lambda name: ""  # type: ignore[return-value]
+        if self.kind == "number":
+            return TRUTHS.get if kind == "truth" else _number_in  # type: ignore[return-value]
+        if self.kind == "truth":
+            return _truth_in
+        return _time_in
+
+    def _texts_by_number(self) -> dict[str, str]:
+        """Levels whose text is a plain number, by the name of that number. Of two that are equal neither is meant."""
+        by_number: dict[str, list[str]] = {}
+        for name in self.names:
+            if number := _number_in(name):
+                by_number.setdefault(number, []).append(name)
+        return {number: names[0] for number, names in by_number.items() if len(names) == 1}
+
+
+def labels_of(values: Any, is_missing: Callable[[Any], bool] | None = None) -> Labels:
+    """The labels of a column: an array, or a list of values of any types.
+
+    Args:
+      values: a vector.
+      is_missing: tells whether a cell of text stands for a missing value; None: no text does.
+
+    >>> labels_of(["a", None, "b", "a"]).codes.tolist(), labels_of(np.array([3, 1, 3])).levels().names
+    ([0, -1, 1, 0], ('1', '3'))
+    """
+    return labels_of_distinct(*distinct_values(values), is_missing)
+
+
+def labels_of_distinct(
+    distinct: Sequence[Any], codes: np.ndarray, is_missing: Callable[[Any], bool] | None = None
+) -> Labels:
+    """`labels_of` a column whose distinct values, and their places in the rows, are known."""
+    named: dict[int, tuple[LabelKind, str]] = {}
+    for place, value in enumerate(distinct):
+        is_gap = is_missing is not None and isinstance(value, str) and is_missing(value)
+        if not is_gap and not is_none(value):
+            named[place] = name_of_value(value)
+    kind = _widest({kind for kind, _ in named.values()})
+    places: dict[str, int] = {}
+    own_codes = np.full(len(distinct) + 1, MISSING)
+    for place, (own_kind, name) in named.items():
+        # Among numbers True is 1.
+        own_name = TRUTHS[name] if kind == "number" and own_kind == "truth" else name
+        own_codes[place] = places.setdefault(own_name, len(places))
+    return Labels(tuple(places), own_codes[codes], kind)
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Names by number where all of them are numbers, else by letter.
+
+    >>> in_order(["10", "9", "1"]), in_order(["10", "9", "a"])
+    (('1', '9', '10'), ('10', '9', 'a'))
+    """
+    names = list(names)
+    try:
+        return tuple(sorted(names, key=lambda name: (decimal.Decimal(name), name)))
+    except (decimal.InvalidOperation, TypeError):
+        return tuple(sorted(names))
+
+
+def name_of_value(value: Any) -> tuple[LabelKind, str]:
+    """What a value is, and the name that all its equals have.
+
+    >>> name_of_value(1.0), name_of_value("007"), name_of_value(np.float32(0.1)), name_of_value(True)
+    (('number', '1'), ('text', '007'), ('number', '0.1'), ('truth', 'True'))
+    >>> name_of_value(datetime.date(2024, 5, 1)), name_of_value(np.datetime64("2024-05-01T00:00", "ns"))
+    (('time', '2024-05-01'), ('time', '2024-05-01'))
+    """
+    if isinstance(value, str):
+        return "text", unicodedata.normalize("NFC", value)
+    if isinstance(value, bytes):
+        return "text", unicodedata.normalize("NFC", value.decode("utf-8", "replace"))
+    if isinstance(value, bool | np.bool_):
+        return "truth", str(bool(value))
+    if isinstance(value, int | np.integer):
+        return "number", str(int(value))
+    if isinstance(value, float | np.floating | decimal.Decimal):
+        return "number", _number_name(value)
+    if isinstance(value, datetime.date | np.datetime64):
+        return "time", _time_name(value)
+    return "text", unicodedata.normalize("NFC", str(value))
+
+
+def is_none(value: Any) -> bool:
+    """True for None, NaN, NaT and what pandas has for a missing value."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    if isinstance(value, decimal.Decimal):
+        return value.is_nan()
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def distinct_values(values: Any) -> tuple[list[Any], np.ndarray]:
+    """The distinct values in the order in which they first occur, and the place of each row's value. Values that are
+    equal and of different types, as True and 1, are two.
+
+    >>> distinct_values(["b", "a", "b"])[0], distinct_values(["b", "a", "b"])[1].tolist()
+    (['b', 'a'], [0, 1, 0])
+    """
+    array = values if isinstance(values, np.ndarray) else _as_array(values)
+    if array.dtype.kind != "O":
+        distinct, first, codes = np.unique(array, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        # Of types with dates and floats of other widths NumPy's own scalars say more than Python's.
+        return [distinct[place] for place in order], np.argsort(order)[codes.reshape(-1)]
+    cells = array.tolist()
+    if {type(cell) for cell in cells} <= {str, type(None)}:
+        return _by_place(cells)
+    keys = [(type(cell), cell) if not is_none(cell) else None for cell in cells]
+    distinct_keys, codes = _by_place(keys)
+    return [None if key is None else key[1] for key in distinct_keys], codes
+
+
+def _by_place(keys: list[Any]) -> tuple[list[Any], np.ndarray]:
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    return list(places), np.fromiter(map(places.__getitem__, keys), int, len(keys))
+
+
+def _as_array(values: Sequence[Any]) -> np.ndarray:
+    """A list as an array that keeps the type of each value."""
+    array = np.empty(len(values), object)
+    for row, value in enumerate(values):
+        array[row] = value
+    return array
+
+
+def _widest(kinds: set[LabelKind]) -> LabelKind:
+    """The kind of a column with values of these kinds."""
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return "number" if kinds == {"number", "truth"} else "text"
+
+
+def _number_name(value: Any) -> str:
+    """A number as text: whole ones without a point, all others by the digits that their type keeps.
+
+    >>> _number_name(2.0), _number_name(0.1 * 3), _number_name(np.float32(2.7)), _number_name(1e300 * 1e300)
+    ('2', '0.3', '2.7', 'inf')
+    """
+    if isinstance(value, decimal.Decimal):
+        if value.is_finite() and value == value.to_integral_value():
+            return str(int(value))
+        return _shortest(f"{value:.{DIGITS}g}")
+    if np.isfinite(value) and float(value).is_integer():
+        return str(int(value))
+    if isinstance(value, np.floating) and not isinstance(value, np.float64):
+        return _shortest(str(value.item() if value.itemsize > 8 else value))
+    return _shortest(f"{float(value):.{DIGITS}g}")
+
+
+def _shortest(text: str) -> str:
+    """A decimal number without zeros at its end."""
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+def _time_name(value: datetime.date | np.datetime64) -> str:
+    """A date or a time as ISO 8601 has it, as short as it can be said."""
+    if isinstance(value, np.datetime64):
+        text = str(value.astype("datetime64[ns]") if np.datetime_data(value.dtype)[0] not in "YMWD" else value)
+        text = str(value.astype("datetime64[D]")) if "T" not in text else text
+    else:
+        text = value.isoformat()
+    day, _, time = text.partition("T")
+    if not time:
+        return day
+    clock, zone = re.fullmatch(r"([\d:.]+)(.*)", time).groups()  # type: ignore[union-attr]
+    clock = clock.rstrip("0").rstrip(".") if "." in clock else clock
+    if clock.count(":") == 1:
+        clock += ":00"
+    return day if clock == "00:00:00" and not zone else f"{day}T{clock}{zone}"
+
+
+def _number_in(text: str) -> str:
+    """The name of the number that a text plainly says; "" where it says none.
+
+    >>> _number_in("2.50"), _number_in("007"), _number_in("a")
+    ('2.5', '', '')
+    """
+    return _number_name(decimal.Decimal(text)) if PLAIN_NUMBER.fullmatch(text) else ""
+
+
+def _truth_in(text: str) -> str:
+    return {"true": "True", "false": "False", "1": "True", "0": "False"}.get(text.lower(), "")
+
+
+def _time_in(text: str) -> str:
+    try:
+        return _time_name(datetime.datetime.fromisoformat(text))
+    except ValueError:
+        return ""

@@ -1,0 +1,356 @@
+"""A table from anywhere as typed columns: the one door of formulas.
+
+Files, dicts, and tables of pandas, polars and pyarrow become `TypedTable`s. A column says what it is (numbers, labels,
+dates) by all of its cells, once; rows that come later are read by what was decided then (`vijax.data.schema.schema`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import difflib
+import functools
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from vijax.checks import require
+from vijax.data.schema.labels import Labels, distinct_values, is_none, labels_of_distinct, name_of_value
+from vijax.data.tables.columns import MISSING_NAMES, FileColumns, number, origin_of
+from vijax.data.tables.table_files import read_columns
+
+ColumnKind = Literal["number", "truth", "label", "time", "mixed", "digits", "empty"]
+"""What the cells of a column are: numbers; True and False; labels; dates; numbers with some text among them; numbers
+that were given as text in memory, where they may be meant as labels; nothing but missing cells."""
+DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}.*)?")
+TRUTHS = {"true": 1.0, "false": 0.0}
+"""What files have for True and False, in small letters."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TypedColumn:
+    """A column of a table.
+
+    Attributes:
+      name: its name.
+      values: its cells: numbers, dates or objects, (N,).
+      from_file: whether text is the text of a file, in which numbers and missing values are text too.
+      declared: the categories that the table itself declares, in their order, or None.
+      decided: what it is, where that was decided by more cells than these: by the whole file.
+    """
+
+    name: str
+    values: np.ndarray
+    from_file: bool = False
+    declared: tuple[Any, ...] | None = None
+    decided: ColumnKind | None = None
+
+    @functools.cached_property
+    def missing(self) -> Bool[np.ndarray, " N"]:
+        """A mask of the missing cells."""
+        if self.values.dtype.kind == "f":
+            return np.isnan(self.values)
+        if self.values.dtype.kind in "mM":
+            return np.isnat(self.values)
+        if self.values.dtype.kind != "O":
+            return np.zeros(len(self.values), bool)
+        distinct, codes = self.distinct
+        return np.array([self._is_missing(value) for value in distinct], bool)[codes]
+
+    @functools.cached_property
+    def distinct(self) -> tuple[list[Any], np.ndarray]:
+        """The distinct cells, and the place of each row's cell among them."""
+        return distinct_values(self.values)
+
+    def _is_missing(self, value: Any) -> bool:
+        return is_none(value) or (isinstance(value, str) and self.says_nothing(value))
+
+    def says_nothing(self, text: str) -> bool:
+        """Whether a text stands for a missing value: in files alone, for in memory there are None and NaN."""
+        return self.from_file and text.strip().lower() in MISSING_NAMES
+
+    @functools.cached_property
+    def kind(self) -> ColumnKind:
+        """What the cells are, by all of them."""
+        if self.decided is not None:
+            return self.decided
+        if self.declared is not None:
+            return "label"
+        by_type: dict[str, ColumnKind] = {
+            "i": "number",
+            "u": "number",
+            "f": "number",
+            "b": "truth",
+            "M": "time",
+            "m": "time",
+        }
+        if (kind := by_type.get(self.values.dtype.kind)) is not None:
+            return kind
+        return self._kind_of_objects()
+
+    def _kind_of_objects(self) -> ColumnKind:
+        distinct, codes = self.distinct
+        there = [place for place, value in enumerate(distinct) if not self._is_missing(value)]
+        cells = [distinct[place] for place in there]
+        if not cells:
+            return "empty"
+        kinds = set(map(_kind_of_cell, cells))
+        if kinds <= {"number", "truth"}:
+            return "truth" if kinds == {"truth"} else "number"
+        if kinds == {"time"} or all(DAY.fullmatch(str(cell)) for cell in cells):
+            return "time"
+        if self.from_file and all(str(cell).lower() in TRUTHS for cell in cells):
+            return "truth"
+        counts = np.bincount(codes, minlength=len(distinct))[there]
+        of_numbers = int(counts[[_says_number(cell) for cell in cells]].sum())
+        if of_numbers == counts.sum():
+            return "number" if self.from_file else "digits"
+        return "mixed" if 2 * of_numbers > counts.sum() else "label"
+
+    def numbers(self) -> Float[np.ndarray, " N"]:
+        """The cells as numbers, NaN where one is missing; ValueError, with its row, for a cell that is none."""
+        if self.values.dtype.kind in "biuf":
+            return self.values.astype(float)
+        distinct, codes = self.distinct
+        numbers = np.empty(len(distinct))
+        for place, value in enumerate(distinct):
+            try:
+                numbers[place] = np.nan if self._is_missing(value) else self._number(value)
+            except (ValueError, TypeError) as error:
+                raise NoNumber(int(np.argmax(codes == place)), value) from error
+        return numbers[codes]
+
+    def _number(self, cell: Any) -> float:
+        if isinstance(cell, str) and self.from_file and cell.lower() in TRUTHS:
+            return TRUTHS[cell.lower()]
+        return number(cell) if isinstance(cell, str) else float(cell)
+
+    def not_numbers(self) -> np.ndarray:
+        """The rows of cells that are no numbers and not missing."""
+        if self.values.dtype.kind in "biuf":
+            return np.array([], int)
+        distinct, codes = self.distinct
+        is_bad = [not self._is_missing(value) and not _says_number(value) for value in distinct]
+        return np.flatnonzero(np.array(is_bad, bool)[codes])
+
+    def rows(self, places: np.ndarray) -> TypedColumn:
+        """Some of its cells; what it is stays as it is."""
+        return dataclasses.replace(self, values=self.values[places], decided=self.kind)
+
+    @functools.cached_property
+    def _labels(self) -> Labels:
+        made = labels_of_distinct(*self.distinct, self.says_nothing)
+        if self.declared is None:
+            return made
+        return dataclasses.replace(made, declared=tuple(name_of_value(value)[1] for value in self.declared))
+
+    def labels(self) -> Labels:
+        """The cells as labels."""
+        return self._labels
+
+
+class NoNumber(ValueError):
+    """A cell that is no number.
+
+    Attributes:
+      row: its row, counted from 0.
+      value: the cell.
+    """
+
+    def __init__(self, row: int, value: Any):
+        super().__init__(f"{str(value)[:40]!r} in row {row}")
+        self.row, self.value = row, value
+
+
+def _kind_of_cell(cell: Any) -> str:
+    if isinstance(cell, bool | np.bool_):
+        return "truth"
+    if isinstance(cell, int | float | np.integer | np.floating | decimal.Decimal):
+        return "number"
+    if isinstance(cell, datetime.date | np.datetime64):
+        return "time"
+    return "text"
+
+
+def _says_number(cell: Any) -> bool:
+    if not isinstance(cell, str):
+        return _kind_of_cell(cell) in ("number", "truth")
+    try:
+        number(cell)
+    except ValueError:
+        return False
+    return True
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True, eq=False)
+class TypedTable:
+    """Columns by name.
+
+    Attributes:
+      columns: by name.
+      size: the number of rows.
+      called: what a row is called, "line" or "row" of a file; "row" in memory.
+      places: the number of each row in its file, counted from 1; None in memory, where rows are counted from 0.
+      repeated: names that several columns have; they are not among `columns`.
+    """
+
+    columns: Mapping[str, TypedColumn]
+    size: int
+    called: str = "row"
+    places: np.ndarray | None = None
+    repeated: tuple[str, ...] = ()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def __len__(self) -> int:
+        return self.size
+
+    def column(self, argument: str, name: str) -> TypedColumn:
+        """A column; ValueError that names the argument, and the nearest name, where the table has none."""
+        twice = name in self.repeated
+        got = f"several columns {[name]}"
+        require(not twice, argument, "one column of each name in the formula", got, "Rename them.")
+        if name not in self.columns:
+            known = list(self.columns)
+            near = difflib.get_close_matches(name, known, 1)
+            remedy = f"Did you mean {near[0]!r}?" if near else ""
+            require(False, argument, f"a column {name!r} in the table", f"columns {known}", remedy)
+        return self.columns[name]
+
+    def row_name(self, row: int) -> str:
+        """The name of a row in messages.
+
+        >>> typed_table({"x": [1, 2]}).row_name(1)
+        'row 1, counted from 0'
+        """
+        if self.places is None:
+            return f"row {row}, counted from 0"
+        return f"{self.called} {self.places[row]}"
+
+    def rows_named(self, rows: Sequence[int]) -> str:
+        """The names of some rows in messages, the first five of them.
+
+        >>> typed_table({"x": np.zeros(9)}).rows_named([0, 1, 2, 3, 4, 5])
+        'rows 0, 1, 2, 3, 4, ... (6 such)'
+        """
+        numbers = rows if self.places is None else [self.places[row] for row in rows]
+        listed = ", ".join(map(str, numbers[:5])) + (", ..." if len(rows) > 5 else "")
+        return f"{self.called}{'s' * (len(rows) > 1)} {listed} ({len(rows)} such)"
+
+    def rows(self, places: np.ndarray) -> TypedTable:
+        """The table of some rows. What a column is, all rows say."""
+        kept = {name: column.rows(places) for name, column in self.columns.items()}
+        own_places = None if self.places is None else self.places[places]
+        return dataclasses.replace(self, columns=kept, size=len(places), places=own_places)
+
+    def with_column(self, name: str, values: Any) -> TypedTable:
+        """The table with a column more, or another one of a name."""
+        column = _column_in_memory(name, values)
+        return dataclasses.replace(self, columns={**self.columns, name: column})
+
+
+def typed_table(table: Any, labels: Collection[str] = ()) -> TypedTable:
+    """Any table as typed columns.
+
+    Args:
+      table: columns by name (a dict, a table of pandas, polars or pyarrow), the columns of a file, or its path.
+      labels: columns of a file that name levels: they stay the exact text of the file.
+
+    Raises:
+      ValueError: an object of another kind, columns of different lengths.
+
+    >>> typed_table({"x": [1, None], "day": np.array(["2024-05-01"] * 2, "datetime64[D]")}).columns["day"].kind
+    'time'
+    """
+    if isinstance(table, TypedTable):
+        return table
+    if isinstance(table, str):
+        return _of_file(read_columns(table, exact=labels))
+    if isinstance(table, FileColumns):
+        return _of_file(table)
+    if isinstance(table, Mapping):
+        return _of_columns([(name, _column_in_memory(str(name), values)) for name, values in table.items()])
+    columns = getattr(table, "columns", None)
+    expected = "columns by name (a dict, a table of pandas, polars or pyarrow), or a path"
+    require(columns is not None, "table", expected, type(table).__name__)
+    names = list(getattr(table, "column_names", columns))  # type: ignore[arg-type]
+    by_place = getattr(table, "iloc", None)
+    pick = (lambda place: by_place[:, place]) if by_place is not None else (lambda place: table[names[place]])
+    return _of_columns([(str(name), _column_in_memory(str(name), pick(place))) for place, name in enumerate(names)])
+
+
+def _of_columns(columns: Sequence[tuple[Any, TypedColumn]]) -> TypedTable:
+    names = [str(name) for name, _ in columns]
+    repeated = tuple(dict.fromkeys(name for place, name in enumerate(names) if name in names[:place]))
+    kept = {column.name: column for _, column in columns if column.name not in repeated}
+    sizes = {len(column.values) for _, column in columns}
+    require(len(sizes) <= 1, "table", "columns of one length", f"lengths {sorted(sizes)}")
+    return TypedTable(kept, next(iter(sizes), 0), repeated=repeated)
+
+
+def _of_file(columns: Mapping[str, np.ndarray]) -> TypedTable:
+    origin = origin_of(columns, "")
+    assert origin is not None
+    kept = {name: TypedColumn(name, np.asarray(values), from_file=True) for name, values in columns.items()}
+    return TypedTable(kept, len(origin.numbers), origin.called, np.asarray(origin.numbers))
+
+
+def _column_in_memory(name: str, values: Any) -> TypedColumn:
+    """A column of a dict, or of a table of pandas, polars or pyarrow."""
+    if isinstance(values, TypedColumn):
+        return dataclasses.replace(values, name=name)
+    declared = _declared(values)
+    array = _array_of(values)
+    require(array.ndim == 1, "table", "columns that are vectors", f"{name!r} of shape {array.shape}")
+    require(array.dtype.kind != "c", "table", "real numbers, text, dates or categories", f"{name!r} of {array.dtype}")
+    if array.dtype.kind in "US":
+        array = array.astype(str).astype(object)
+    elif array.dtype.kind not in "biufMmO":
+        array = array.astype(object)
+    return TypedColumn(name, array, declared=declared)
+
+
+def _array_of(values: Any) -> np.ndarray:
+    """The cells as an array: of objects, so that no value is cast, where their types differ or some are missing."""
+    if hasattr(values, "to_pylist"):  # pyarrow
+        return _of_cells(values.to_pylist())
+    if type(values).__module__.partition(".")[0] == "polars":
+        return _of_cells(values.to_list())
+    dtype = getattr(values, "dtype", None)
+    if isinstance(values, np.ndarray) or isinstance(dtype, np.dtype):
+        return np.asarray(values)
+    if dtype is not None and hasattr(values, "tolist"):  # pandas' own types: nullable, categories, Arrow's, zones
+        return _of_cells(values.tolist())
+    return _of_cells(list(values))
+
+
+def _of_cells(cells: list[Any]) -> np.ndarray:
+    """A list as an array of numbers where all its cells are Python's numbers or None, else of objects."""
+    kinds = {type(cell) for cell in cells}
+    if kinds and kinds <= {int, float, type(None)} and kinds & {int, float}:
+        as_floats = kinds != {int} or max(map(abs, cells)) > 2**62
+        if not as_floats:
+            return np.array(cells, np.int64)
+        exact = int not in kinds or all(abs(cell) < 2**53 for cell in cells if isinstance(cell, int))
+        if exact:
+            return np.array([np.nan if cell is None else cell for cell in cells], float)
+    if kinds == {bool}:
+        return np.array(cells, bool)
+    array = np.empty(len(cells), object)
+    for row, cell in enumerate(cells):
+        array[row] = cell.item() if isinstance(cell, np.generic) and cell.dtype.kind in "USO" else cell
+    return array
+
+
+def _declared(values: Any) -> tuple[Any, ...] | None:
+    """The categories that a column of pandas, polars or pyarrow declares, in their order."""
+    dtype: Any = getattr(values, "dtype", None)
+    if type(dtype).__name__ in ("CategoricalDtype", "Enum"):  # of pandas and of polars
+        return tuple(dtype.categories)
+    return None

@@ -1,0 +1,234 @@
+"""The extent of the sheets of an .xlsx or .ods, found by reading its XML piece by piece: memory does not grow with it.
+
+A sheet says where each of its cells is, or how often it is repeated. The library of spreadsheets takes memory for all
+cells between the first and the last, which a few letters can make 17 thousand million.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.parsers.expat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PIECE = 1 << 20
+MOST_BYTES = 1 << 28
+"""Bytes of XML that are looked at, where the answer is for a message alone."""
+DEFLATED = 1032
+"""Bytes that one byte of packed data can become, at most: what deflate can do."""
+MOST_COLUMNS = 16_384
+"""Columns that a row of an .ods is read to."""
+
+
+class Extent(NamedTuple):
+    """The cells between the first and the last that hold something.
+
+    Attributes:
+      rows: rows of them.
+      columns: columns of them.
+      filled: cells that hold something.
+      last: the name of the cell in the last row and column, as spreadsheets show it.
+    """
+
+    rows: int
+    columns: int
+    filled: int
+    last: str
+
+    @property
+    def area(self) -> int:
+        """All cells, empty ones too."""
+        return self.rows * self.columns
+
+
+class Packed(NamedTuple):
+    """The size of a zipped file, and of what is in it."""
+
+    packed: int
+    unpacked: int
+
+
+def sizes_of(path: Path) -> Packed:
+    """The size of a file, and of what it can become when it is unpacked; both are one where it is no zip.
+
+    A zip that says that its parts are larger than deflate can make them is not believed.
+    """
+    packed = path.stat().st_size
+    try:
+        with zipfile.ZipFile(path) as book:
+            parts = [min(part.file_size, DEFLATED * part.compress_size + PIECE) for part in book.infolist()]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError):
+        return Packed(packed, packed)
+    return Packed(packed, max(packed, sum(parts)))
+
+
+def largest_extent(path: Path, most_bytes: int = MOST_BYTES) -> Extent | None:
+    """The extent of the sheet that spans the most cells; None where none can be found, as in an .xls.
+
+    Args:
+      path: the spreadsheet.
+      most_bytes: bytes of XML that are looked at.
+    """
+    found: list[Extent] = []
+    try:
+        with zipfile.ZipFile(path) as book:
+            for part in book.namelist():
+                if part == "content.xml":
+                    found += _Ods().read(_pieces(book, part, most_bytes))
+                elif re.fullmatch(r"/?xl/worksheets/[^/]*\.xml", part, re.IGNORECASE):
+                    found += _Xlsx().read(_pieces(book, part, most_bytes))
+    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, NotImplementedError, RuntimeError, EOFError):
+        pass  # what was read until then is what is known
+    return max(found, key=lambda extent: extent.area, default=None)
+
+
+def _pieces(book: zipfile.ZipFile, part: str, most_bytes: int) -> Iterator[bytes]:
+    done = 0
+    with book.open(part) as file:
+        while done < most_bytes and (piece := file.read(PIECE)):
+            yield piece
+            done += len(piece)
+
+
+class _Reader:
+    """Reads the XML of one part; names are without their prefix."""
+
+    def __init__(self) -> None:
+        self.sheets: list[Extent] = []
+        self._begin_sheet()
+        parser = xml.parsers.expat.ParserCreate()
+        parser.StartDoctypeDeclHandler = _no_doctype
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        self._parser = parser
+
+    def read(self, pieces: Iterator[bytes]) -> list[Extent]:
+        """The extents of the sheets in a part, as far as it is XML."""
+        try:
+            for piece in pieces:
+                self._parser.Parse(piece)
+        except (xml.parsers.expat.ExpatError, ValueError):
+            pass  # the library that reads the sheet says what is wrong
+        self._end_sheet()
+        return self.sheets
+
+    def _begin_sheet(self) -> None:
+        self._row = self._column = -1
+        self._first: tuple[int, int] | None = None
+        self._last = (0, 0)
+        self._filled = 0
+
+    def _end_sheet(self) -> None:
+        if self._first is not None:
+            rows, columns = (last - first + 1 for first, last in zip(self._first, self._last, strict=True))
+            last = f"{column_name(self._last[1])}{self._last[0] + 1}"
+            self.sheets.append(Extent(rows, columns, self._filled, last))
+        self._begin_sheet()
+
+    def _fill(self, row: int, column: int, rows: int = 1, columns: int = 1) -> None:
+        """Takes note of cells that hold something."""
+        first = (row, column) if self._first is None else self._first
+        self._first = min(first[0], row), min(first[1], column)
+        self._last = max(self._last[0], row + rows - 1), max(self._last[1], column + columns - 1)
+        self._filled += rows * columns
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        raise NotImplementedError
+
+    def _end(self, name: str) -> None:
+        raise NotImplementedError
+
+
+class _Xlsx(_Reader):
+    """A cell has a name, such as B7, or comes after the one before; it holds something if there is a value in it."""
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        name = _without_prefix(name)
+        if name == "row":
+            self._row = _number(attributes.get("r"), self._row + 2) - 1
+            self._column = -1
+        elif name == "c":
+            place = re.fullmatch(r"([A-Za-z]{1,8})(\d{1,12})", attributes.get("r", ""))
+            self._column = self._column + 1 if place is None else column_number(place[1])
+            self._row = self._row if place is None else int(place[2]) - 1
+        elif name in ("v", "is"):
+            self._fill(self._row, self._column)
+
+    def _end(self, name: str) -> None:
+        pass
+
+
+class _Ods(_Reader):
+    """Rows and cells are repeated as often as they say; those without a value at the end are none."""
+
+    def _begin_sheet(self) -> None:
+        super()._begin_sheet()
+        self._repeated_row = self._repeated_cell = 1
+        self._cells: list[tuple[int, int]] = []  # this row's cells with a value: first column, columns
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        name = _without_prefix(name)
+        here = {_without_prefix(key): value for key, value in attributes.items()}
+        if name == "table":
+            self._begin_sheet()
+            self._row = 0
+        elif name == "table-row":
+            self._repeated_row = _number(here.get("number-rows-repeated"), 1)
+            self._column = 0
+            self._cells = []
+        elif name in ("table-cell", "covered-table-cell"):
+            self._repeated_cell = _number(here.get("number-columns-repeated"), 1)
+            if "value-type" in here:
+                self._cells.append((self._column, min(self._repeated_cell, MOST_COLUMNS)))
+
+    def _end(self, name: str) -> None:
+        name = _without_prefix(name)
+        if name in ("table-cell", "covered-table-cell"):
+            self._column += self._repeated_cell
+        elif name == "table-row":
+            for column, columns in self._cells:
+                self._fill(self._row, column, self._repeated_row, columns)
+            self._row += self._repeated_row
+        elif name == "table":
+            self._end_sheet()
+
+
+def column_name(number: int) -> str:
+    """The letters of a column, counted from 0.
+
+    >>> column_name(0), column_name(27), column_name(16383)
+    ('A', 'AB', 'XFD')
+    """
+    letters = ""
+    number += 1
+    while number > 0:
+        number, letter = divmod(number - 1, 26)
+        letters = chr(ord("A") + letter) + letters
+    return letters
+
+
+def column_number(letters: str) -> int:
+    """The number of a column, counted from 0.
+
+    >>> column_number("A"), column_number("XFD")
+    (0, 16383)
+    """
+    number = 0
+    for letter in letters.upper():
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number - 1
+
+
+def _without_prefix(name: str) -> str:
+    return name.rpartition(":")[2]
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 13 else default
+
+
+def _no_doctype(*_: Any) -> None:
+    raise ValueError("a document type, of which no spreadsheet has one")

@@ -1,0 +1,118 @@
+"""The program that reads a sheet of a spreadsheet in a process of its own; `vijax.data.tables.sheets` starts it.
+
+The library of spreadsheets takes memory for every cell between the first and the last, and ends its process where
+there is not as much. Here that process is this one. It gets a limit, imports nothing of vijax, and writes JSON lines:
+
+    {"sheets": [...], "sheet": name or null}      all sheets, and the one that is read
+    [[cell, ...], ...]                            some rows that are not empty, without empty cells at their ends
+    {"rows": number}                              all rows were written
+    {"error": text}                               the library cannot read the file
+
+A cell is a number, a text, true or false; dates and times are a list of their kind and their parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import sys
+from typing import Any
+
+ROWS = 256
+"""Rows in a line."""
+MEMORY, DAMAGED = 3, 4
+"""Exit codes: no memory is left below the limit; the library cannot read the file."""
+
+
+def limit_memory(number: int) -> None:
+    """Lets this process have so many bytes at most, and leave no picture of its memory when it ends."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (number if most < 0 else min(number, most), most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def as_json(cell: Any) -> list:
+    """A cell that JSON has no word for, a date or time, as a list.
+
+    >>> as_json(datetime.date(2020, 2, 29))
+    ['date', '2020-02-29']
+    """
+    if isinstance(cell, datetime.timedelta):
+        return ["timedelta", cell.days, cell.seconds, cell.microseconds]
+    return [type(cell).__name__, cell.isoformat()]
+
+
+def from_json(cell: Any) -> Any:
+    """A cell that was written as JSON.
+
+    >>> from_json(["timedelta", 1, 2, 0])
+    datetime.timedelta(days=1, seconds=2)
+    """
+    if not isinstance(cell, list):
+        return cell
+    kind, *parts = cell
+    if kind == "timedelta":
+        return datetime.timedelta(*parts)
+    return getattr(datetime, kind).fromisoformat(*parts)
+
+
+def write_sheet(path: str, wanted: str | None, out: Any) -> None:
+    """Writes the rows of the wanted sheet, or of the first, as JSON lines."""
+    import python_calamine
+
+    say = lambda value: out.write(json.dumps(value, default=as_json).encode() + b"\n")
+    with contextlib.ExitStack() as stack:
+        try:
+            path.encode()
+            book = stack.enter_context(python_calamine.CalamineWorkbook.from_path(path))
+        except UnicodeEncodeError:  # bytes that are no text, of which the library would look for another file
+            file = stack.enter_context(open(path, "rb"))
+            book = stack.enter_context(python_calamine.CalamineWorkbook.from_filelike(file))
+        names = list(book.sheet_names)
+        sheet = wanted if wanted is not None else next(iter(names), None)
+        say({"sheets": names, "sheet": sheet if sheet in names else None})
+        rows = book.get_sheet_by_name(sheet).to_python() if sheet in names else []
+    number, some = 0, []
+    for row in rows:
+        while row and row[-1] == "":
+            row.pop()
+        if row:
+            some.append(row)
+        if len(some) == ROWS:
+            say(some)
+            number, some = number + ROWS, []
+    say(some)
+    say({"rows": number + len(some)})
+
+
+def main(library: str, most_bytes: str, path: str, wanted: str) -> int:
+    """Reads one sheet.
+
+    Args:
+      library: the folder in which the library of spreadsheets is.
+      most_bytes: bytes of memory that this process may have; "0" for no limit.
+      path: the spreadsheet.
+      wanted: the name of the sheet as JSON, "null" for the first.
+    """
+    out = sys.stdout.buffer
+    try:
+        if most_bytes != "0":
+            limit_memory(int(most_bytes))
+        sys.path.append(library)
+        write_sheet(path, json.loads(wanted), out)
+    except MemoryError:
+        return MEMORY
+    except BrokenPipeError:
+        return DAMAGED
+    except Exception as error:
+        out.write(json.dumps({"error": str(error).strip() or type(error).__name__}).encode() + b"\n")
+        return DAMAGED
+    out.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""Free memory, to which data are compared before they are read: some say that they are larger than they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+GIB = 1 << 30
+UNKNOWN = 64 * GIB
+"""Bytes that are taken to be free where the system does not say."""
+
+
+def free_bytes() -> int:
+    """Bytes of memory that this process can still have: of the machine, of its container and below its own limit."""
+    bounds = [_of_machine(), _of_container(), _below_own_limit()]
+    return max(0, min((bound for bound in bounds if bound is not None), default=UNKNOWN))
+
+
+def in_words(number: int) -> str:
+    """A number of bytes with a unit.
+
+    >>> in_words(1376), in_words(3 << 20), in_words(549755813888)
+    ('1,376 bytes', '3 MiB', '512 GiB')
+    """
+    if number >= GIB:
+        return f"{number / GIB:,.3g} GiB" if number < 1000 * GIB else f"{number / GIB:,.0f} GiB"
+    return f"{number / (1 << 20):,.3g} MiB" if number >= 1 << 20 else f"{number:,} bytes"
+
+
+def _of_machine() -> int | None:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _of_container() -> int | None:
+    """Bytes left below the limit of a control group, version 2."""
+    group = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):
+        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+    return None
+
+
+def _below_own_limit() -> int | None:
+    """Bytes left below a limit of the address space, as `ulimit -v` sets it."""
+    if resource is None:
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return limit - int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    return limit

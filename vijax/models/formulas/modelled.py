@@ -1,0 +1,51 @@
+"""What a regression models, in words: of which class the odds are, and with which levels others are compared."""
+
+from __future__ import annotations
+
+from vijax.data.formulas.design_columns import Category
+from vijax.data.formulas.syntax import Node
+from vijax.models.formulas.formula import Design
+from vijax.models.formulas.laws import Law
+
+
+def sentence(design: Design, law: Law) -> str:
+    """What is modelled, and the base levels of categories, as a sentence or two.
+
+    >>> from vijax.models.formulas.formula import read
+    >>> from vijax.models.formulas.laws import LAWS
+    >>> table = {"use": ["N", "Y", "Y"], "urban": ["no", "yes", "yes"]}
+    >>> sentence(read("use ~ urban", table, LAWS["bernoulli"]), LAWS["bernoulli"])
+    "Modelled are the odds of use = 'Y' against 'N'. Base levels: urban = 'no'."
+    """
+    said = [f"Modelled {_what(design, law)}."]
+    bases = [f"{node} = {category.levels.names[0]!r}" for node, category in _by_treatment(design)]
+    if bases:
+        said.append(f"Base levels: {', '.join(bases)}.")
+    return " ".join(said)
+
+
+def _what(design: Design, law: Law) -> str:
+    name = design.response
+    observed = design.observed
+    if law.named:
+        return f"are the odds of each other category of {name} against {design.levels[0]!r}"
+    if law.ordered:
+        return f"are the odds of higher categories of {name}, in the order {', '.join(design.levels)}"
+    if observed is not None and observed.kind == "level" and observed.levels is not None:
+        others = [level for level in observed.levels.names if level != observed.level]
+        against = repr(others[0]) if len(others) == 1 else "all others"
+        return f"are the odds of {name} = {observed.level!r} against {against}"
+    if law.name == "bernoulli":
+        return f"are the odds of {name} = 1 against 0"
+    if law.name == "binomial":
+        return f"are the odds of a success in {name}"
+    return f"is the mean of {name}" if law.link == "identity" else f"is the {law.link} of the mean of {name}"
+
+
+def _by_treatment(design: Design) -> list[tuple[Node, Category]]:
+    """The categories that are compared with their first level."""
+    return [
+        (node, category)
+        for node, category in design.common.categories.items()
+        if category.contrast.names == category.levels.names[1:] and not category.contrast.matrix[0].any()
+    ]

@@ -1,0 +1,196 @@
+"""The response of a formula: numbers, successes among trials, or categories."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from vijax.checks import require
+from vijax.data.formulas.design_columns import Functions
+from vijax.data.formulas.functions import RESPONSES, Reading, columns_in, evaluate
+from vijax.data.formulas.syntax import Call, Column, Formula, Node, Number, Text
+from vijax.data.formulas.tokens import refuse
+from vijax.data.schema.labels import Levels
+from vijax.data.schema.typed_columns import TypedTable
+from vijax.models.formulas.laws import Law
+
+ResponseKind = Literal["numbers", "trials", "level", "categories"]
+"""Numbers; successes among trials; 1 where a column has a level, else 0; numbers of categories."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Response:
+    """How a response is read.
+
+    Attributes:
+      formula: the formula.
+      node: what stands to the left of ~.
+      kind: how it is read.
+      levels: of its column, where it has categories or a level.
+      level: the level that counts as 1.
+      categories: their names in their order, the base first where it has one; empty where it has none.
+      functions: the user's own.
+      statistics: numbers of the rows of training.
+    """
+
+    formula: Formula
+    node: Node
+    kind: ResponseKind
+    levels: Levels | None
+    level: str
+    categories: tuple[str, ...]
+    functions: Functions
+    statistics: dict
+
+    @property
+    def name(self) -> str:
+        """Its name: the column, or the text of what is made of columns."""
+        column = _column_of(self.node)
+        return column.name if column is not None else str(self.node)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is made of."""
+        return tuple(columns_in(self.node))
+
+    def values(
+        self, table: TypedTable, learning: bool = False
+    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
+        """The response of rows, and the number of their trials."""
+        formula = self.formula
+        reading = Reading(table, formula.text, formula.argument, dict(self.statistics), self.functions, learning)
+        ones = np.ones(len(table))
+        if self.kind == "trials":
+            return _successes(self.node, reading)
+        if self.kind == "numbers":
+            return evaluate(self.node, reading), ones
+        column = _column_of(self.node)
+        assert column is not None
+        assert self.levels is not None
+        labels = reading.column(column).labels()
+        codes = self.levels.codes_of(labels)
+        names = [*self.levels.names, ""]
+        bad = np.flatnonzero(codes < 0)
+        got = f"{labels.texts()[bad[0]]!r} in {table.row_name(int(bad[0]))}" if len(bad) else ""
+        shown = list(self.categories or self.levels.names)
+        require(not len(bad), "table", f"categories of {column.name} that training has: {shown}", got)
+        if self.kind == "level":
+            return np.array([name == self.level for name in names], float)[codes], ones
+        place = {name: number for number, name in enumerate(self.categories)}
+        return np.array([place.get(name, -1) for name in names], float)[codes], ones
+
+
+def read_response(formula: Formula, table: TypedTable, law: Law, base: str | None, functions: Functions) -> Response:
+    """How the response of a formula is read, by the rows of training."""
+    node = formula.response
+    require(node is not None, formula.argument, "response ~ terms", repr(formula.text))
+    assert node is not None
+    for name in columns_in(node):
+        table.column(formula.argument, name)
+
+    def made(
+        kind: ResponseKind, levels: Levels | None = None, level: str = "", categories: tuple[str, ...] = ()
+    ) -> Response:
+        response = Response(formula, node, kind, levels, level, categories, functions, {})
+        return dataclasses.replace(response, statistics=_learnt(response, table)) if kind == "numbers" else response
+
+    if law.categories:
+        return made("categories", *_categories(formula, node, table, base))
+    if isinstance(node, Call) and node.function in RESPONSES:
+        return made("trials")
+    column = _column_of(node)
+    is_level = isinstance(node, Call) and node.function == "[]"
+    if column is None or not (is_level or table.columns[column.name].kind in ("label", "mixed", "digits")):
+        return made("numbers")
+    typed = table.columns[column.name]
+    levels = typed.labels().levels()
+    if is_level:
+        assert isinstance(node, Call)
+        return made("level", levels, _level_named(formula, node, levels))
+    if typed.kind == "mixed":
+        bad = int(typed.not_numbers()[0])
+        got = f"{str(typed.values[bad])[:40]!r} in {table.row_name(bad)}"
+        raise refuse(formula.argument, formula.text, node.span, f"numbers in {column.name!r}", got, "Correct the cell.")
+    known = len(levels.names) == 2
+    got = f"{len(levels.names)} categories"
+    require(known, formula.argument, "a response of numbers or of two categories", got, 'Or family="categorical".')
+    return made("level", levels, levels.names[1])
+
+
+def family_of_response(formula: Formula, table: TypedTable) -> str:
+    """The name of the law that follows a response: what its column is decides."""
+    node = formula.response
+    if node is None:
+        return "gaussian"
+    if isinstance(node, Call) and node.function in RESPONSES:
+        return "binomial"
+    if isinstance(node, Call) and node.function == "[]":
+        return "bernoulli"
+    if not isinstance(node, Column):
+        return "gaussian"
+    column = table.column(formula.argument, node.name)
+    if column.kind == "truth":
+        return "bernoulli"
+    if column.kind != "label":
+        return "gaussian"
+    return "bernoulli" if len(column.labels().names) <= 2 else "categorical"
+
+
+def _learnt(response: Response, table: TypedTable) -> dict:
+    formula = response.formula
+    statistics: dict = {}
+    reading = Reading(table, formula.text, formula.argument, statistics, response.functions, True)
+    if not any(table.columns[name].missing.any() for name in response.columns):
+        evaluate(response.node, reading)
+    return statistics
+
+
+def _column_of(node: Node) -> Column | None:
+    """The column of a response that is one, or a level of one."""
+    if isinstance(node, Call) and node.function == "[]" and isinstance(node.arguments[0], Column):
+        return node.arguments[0]
+    return node if isinstance(node, Column) else None
+
+
+def _level_named(formula: Formula, node: Call, levels: Levels) -> str:
+    level = node.arguments[1]
+    assert isinstance(level, Text)
+    if level.text not in levels.names:
+        shown = list(levels.names[:20])
+        raise refuse(formula.argument, formula.text, level.span, f"one of the levels {shown}", repr(level.text))
+    return level.text
+
+
+def _categories(
+    formula: Formula, node: Node, table: TypedTable, base: str | None
+) -> tuple[Levels, str, tuple[str, ...]]:
+    """The categories of a column: in the order that the table declares, else by number or letter."""
+    remedy = "Numbers, text or an ordered column of pandas; C(...) and functions of it are not read."
+    if not isinstance(node, Column):
+        expected = "a column of categories as the response"
+        raise refuse(formula.argument, formula.text, node.span, expected, repr(str(node)), remedy)
+    levels = table.columns[node.name].labels().levels()
+    if base is None:
+        return levels, "", levels.names
+    require(base in levels.names, "base", f"a category of {node.name}: {list(levels.names)}", repr(base))
+    return levels, "", (base, *(level for level in levels.names if level != base))
+
+
+def _successes(node: Node, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    """Successes and trials of p(successes, trials)."""
+    assert isinstance(node, Call)
+    if len(node.arguments) != 2 or node.named:
+        raise reading.refuse(node, f"{node.function}(successes, trials)", repr(str(node)))
+    for argument in node.arguments:
+        if not isinstance(argument, Column | Number):
+            raise reading.refuse(argument, "a column, or a number of trials", repr(str(argument)))
+    successes, trials = (evaluate(argument, reading) for argument in node.arguments)
+    bad = np.flatnonzero((successes < 0) | (successes > trials) | (successes % 1 != 0) | (trials % 1 != 0))
+    if len(bad):
+        row = int(bad[0])
+        got = f"{successes[row]:g} of {trials[row]:g} in {reading.table.row_name(row)} ({len(bad)} such)"
+        raise reading.refuse(node, "whole numbers of successes, 0 to the number of trials", got)
+    return successes, trials

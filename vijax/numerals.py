@@ -1,0 +1,55 @@
+"""Numbers for reading: as many digits as are known of them, which the spread beside them says."""
+
+from __future__ import annotations
+
+import math
+
+DIGITS = 4
+"""Digits of a number of which nothing more is known."""
+MOST_DIGITS = 15
+"""Digits that float64 has for certain."""
+LARGE = 15
+"""Powers of ten from which on a number is written with an exponent; and small ones from -4 down, as Python does."""
+
+
+def digits_of(value: float, spread: float = 0.0, least: int = DIGITS, of_spread: int = 2) -> int:
+    """Significant digits of a value that show this many digits of a spread beside it, and never fewer than `least`.
+
+    >>> digits_of(2_020_000.012, 0.097), digits_of(0.5, 0.097), digits_of(7.0)
+    (10, 4, 4)
+    """
+    is_known = math.isfinite(value) and value != 0 and math.isfinite(spread) and spread > 0
+    if not is_known:
+        return least
+    between = _power(value) - _power(spread)
+    return min(max(least, between + of_spread), MOST_DIGITS)
+
+
+def told(value: float, spread: float = 0.0, separator: str = "", least: int = DIGITS) -> str:
+    """A number for reading, with two digits or more of its spread (a standard deviation, or half of an interval).
+
+    Args:
+      value: the number.
+      spread: a length on its scale that must be seen; 0: four digits.
+      separator: what stands between thousands, from 10,000 on: years have none.
+      least: digits at least.
+
+    >>> told(2_020_000.0123, 0.097), told(1001.04, 0.05), told(1.58114, 0.3), told(5.0)
+    ('2020000.012', '1001.04', '1.581', '5')
+    >>> told(1234567.8, separator=","), told(2010.0, separator=","), told(2e222), told(-0.0000123)
+    ('1,234,568', '2010', '2e+222', '-1.23e-05')
+    """
+    if not math.isfinite(value):
+        return f"{value:g}"
+    digits = digits_of(value, spread, least)
+    power = _power(value) if value else 0
+    if not -4 <= power < LARGE:
+        return f"{value:.{digits}g}"
+    decimals = max(digits - 1 - power, 0)
+    text = f"{value:{separator if power >= 4 else ''}.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
+
+
+def _power(value: float) -> int:
+    """The power of ten of the first digit."""
+    return math.floor(math.log10(abs(value)))
