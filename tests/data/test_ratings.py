@@ -100,6 +100,8 @@ def test_columns_are_named_where_their_names_say_nothing(tmp_path):
     assert corpus.notes[0] == "Not read: the column 'day'."
     with pytest.raises(ValueError, match=r"expected the column 'whom' \(user\), got none.*did you mean 'who'"):
         ratings(path, user="whom", item="what")
+    exact = read(written(tmp_path, "user_id,user,item,item_name,item_id\n1,a,x,y,z\n"))
+    assert (exact.titles, exact.vocabulary) == (("a",), ("x",))
     with pytest.raises(ValueError, match="expected the columns user and item, got 'user_id', 'customer' for user"):
         read(written(tmp_path, "user_id,customer,item\na,b,x\n"))
     with pytest.raises(ValueError, match="expected a column of ratings or counts to compare with it, got none"):

@@ -206,6 +206,12 @@ def test_topics_with_covariates_know_their_words(structural):
         vi.fit(vi.cavi(model), other, num_steps=1, key=KEY)
     with pytest.raises(ValueError, match="expected some word in common"):
         model.find_thoughts(fit, key=KEY, corpus=other)
+    strange = vi.stm(2, OTHERS, table, "~ day", eta=0.1)
+    for ask in (strange.effects, strange.coefficients, strange.find_thoughts):
+        with pytest.raises(ValueError, match="fit: expected a fit of this model, over its words, got one over others"):
+            ask(fit, key=KEY)
+    with pytest.raises(ValueError, match="fit: expected a fit of this model, over its words"):
+        strange.words(fit)
 
 
 def test_effects_of_other_documents_want_their_table(structural):

@@ -41,6 +41,7 @@ from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import answers
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
+from vijax.data.known_words import are_same
 from vijax.data.schema.typed_columns import typed_table
 from vijax.families import Beta, Dirichlet, MatrixNormalWishart, NormalWishartStats, Point, Product
 from vijax.inference import estep as esteps
@@ -110,6 +111,7 @@ class Stm(Model):
           level: probability of the intervals.
           num_draws: draws of the coefficients.
         """
+        self._check_words(fit)
         drawn = fit.posterior["logits"].sample(key, (num_draws,)).coefficients
         return of_effects.in_units(np.asarray(drawn, float), self.covariates, level)
 
@@ -155,6 +157,7 @@ class Stm(Model):
             their table.
         """
         check_key(key)
+        self._check_words(fit)
         remedy = "Pass their table too: effects(fit, table=table, corpus=corpus, key=key)."
         alone = corpus is not None and corpus is not self.data and table is None
         require(not alone, "table", "the rows of the other documents", "none", remedy)
@@ -179,15 +182,23 @@ class Stm(Model):
         self, fit: Any, *, key: PRNGKeyArray, number: int = 3, corpus: Corpus | None = None
     ) -> list[Int[np.ndarray, " number"]]:
         """The documents with the largest share of each topic, as rows of the corpus; very short ones are left out."""
+        self._check_words(fit)
         corpus = self.data if corpus is None else fit.in_words(corpus, "corpus")
         rows = typical_rows(np.asarray(fit.transform(corpus, key=key)), np.asarray(corpus.tokens), number)
         return [np.array(found) for found in rows]
 
     def words(self, fit: Any) -> Float[np.ndarray, "G K V"]:
         """Expected probabilities of words by group and topic; one group where words do not differ."""
+        self._check_words(fit)
         got = list(fit.posterior)
         require(("content" in got) == bool(self.covariates.groups), "fit", "a fit of this model", f"one of {got}")
         return np.asarray(_words(len(self.covariates.groups), fit.estimates))
+
+    def _check_words(self, fit: Any) -> None:
+        """Raises ValueError on the fit of a model of another corpus."""
+        own, known = self.data.vocabulary, fit.vocabulary
+        is_own = own is None or known is None or are_same(own, known)
+        require(is_own, "fit", "a fit of this model, over its words", "one over others", "Ask the model of that fit.")
 
     def _draws(self, fit: Any, corpus: Corpus, key: PRNGKeyArray, number: int) -> Float[np.ndarray, "docs S K"]:
         """Draws of the shares of documents from q(z_d)."""
