@@ -93,7 +93,7 @@ def load_table(config: Any) -> Data:
     given: TableData = config.data
     if is_parquet(given.path) and (by_parts := sampled(config, choice_of(config, None))) is not None:
         return by_parts
-    table = _read(config, given.path, None)
+    table = _read(config)
     manner = manner_of(given)
     if given.held_out == 0.0:
         return Data(table if manner is None else table.standardised(manner=manner), None)
@@ -204,19 +204,17 @@ def choice_of(config: Any, like: Table | None) -> Choice:
     )
 
 
-def _read(config: Any, path: str, like: Table | None) -> Table:
+def _read(config: Any) -> Table:
+    """The table of a run."""
     given = config.data
-    own = path == given.path
-    choice = choice_of(config, like)
-    table = read_table(
-        path,
-        choice if like is None or choice.in_time else choice._replace(drop=True),
+    return read_table(
+        given.path,
+        choice_of(config, None),
         seed=given.synthetic_seed,
-        num_rows=given.num_rows if own else None,
-        dialect=_dialect(given, like),
-        sha256=given.sha256 if own else None,
+        num_rows=given.num_rows,
+        dialect=dialect_of(given),
+        sha256=given.sha256,
     )
-    return table if like is None or like.scaling is None else table.standardised(like.scaling)
 
 
 def _dialect(given: TableData, like: Table | None) -> Dialect:
@@ -228,14 +226,22 @@ def _dialect(given: TableData, like: Table | None) -> Dialect:
 def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
     """The same columns of another table, a path or an object, on the scale of the run's."""
     check_no_column(column)
-    if isinstance(path, str):
-        return _read(config, path, data.train)
-    like, notes = data.train, Notes()
-    choice = choice_of(config, like)
+    like, notes, where = data.train, Notes(), _where(config, path)
+    choice = _choice_of_new(config, like)
     choice = choice if choice.in_time else choice._replace(drop=True)
     found = _new_columns(config, like, path, choice, notes)
-    table = table_of(found, choice, "data", notes)
+    target = () if choice.target is None else (choice.target,)
+    _check_columns(found, (*like.columns, *target, *choice.labels, *choice.order_columns), where)
+    table = table_of(found, choice, where, notes)
     return table if like.scaling is None else table.standardised(like.scaling)
+
+
+def _choice_of_new(config: Any, like: Table) -> Choice:
+    """The columns that a run reads, as was decided on its training rows. A new step that lacks a cell was not seen."""
+    choice = choice_of(config, like)
+    if config.listing.unseen:
+        choice = choice._replace(missing=True, unseen=True)
+    return choice
 
 
 def check_no_column(column: str | None, needed: str = "a table must have the columns") -> None:
@@ -422,7 +428,7 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     if source is None and isinstance(data.train, Sampled):
         raise ConfigError(f"{config.data.path}: more rows than are held; name its files one by one")
     like, notes, where = data.train, Notes(), _where(config, source)
-    choice = choice_of(config, like)._replace(target=None, kind="real", drop=False)
+    choice = _choice_of_new(config, like)._replace(target=None, kind="real", drop=False)
     if choice.order_columns and _is_matrix(source):
         choice = choice._replace(order=())  # it has no column of times
     found = _new_columns(config, like, source, choice, notes)
@@ -479,6 +485,8 @@ def _where(config: Any, source: Any) -> str:
 def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: Notes) -> Columns:
     """Every column; columns that are carried through stay as they are written, but for numbers that order rows."""
     numbers = list(like.columns)
+    if choice.target is not None and choice.kind != "binary":
+        numbers.append(choice.target)
     if isinstance(choice.order, Order):
         formats = zip(choice.order.columns, choice.order.formats, strict=True)
         numbers += [name for name, form in formats if form == NUMBER]
@@ -492,6 +500,7 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
 
 def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:
     """Raises an error that lists all missing columns of the run, and the columns that are there."""
+    wanted = tuple(dict.fromkeys(wanted))
     missing = [name for name in wanted if name not in found]
     if missing:
         known = ", ".join(map(repr, list(found)[:20]))
