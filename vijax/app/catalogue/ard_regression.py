@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from vijax import models
+from vijax.app.kinds import offsets
 from vijax.app.kinds.listing import Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, design, pairs
 from vijax.app.page import views
@@ -22,6 +23,7 @@ Settings = model_section(
     "linear regression with automatic relevance determination",
     without=("dim",),
     intercept=setting(True, "whether a column of ones is added"),
+    offset=offsets.SETTING,
 )
 
 
@@ -52,17 +54,18 @@ def describe(seen: Seen) -> list[Block]:
     location = np.asarray(q.location, float)
     turn = units_of(seen.data.train).coefficients(seen.settings.intercept)
     mean = turn @ location
+    mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
     cov = turn @ np.linalg.inv(np.asarray(q.strength, np.float64)) @ turn.T * rate / max(shape - 1, 1e-6)
     prior = np.diag(turn) / np.sqrt(np.asarray(seen.posterior["relevance"].mean(), float))
     x, y = pairs(seen.data.train, seen.settings)
-    fitted = x @ location
+    fitted, by = x @ location, offsets.offset_of(seen.settings)
     deviation = np.sqrt(rate / max(shape - 1, 1e-6))
     scales = units_of(seen.data.train).spread(np.std(seen.data.train.x, axis=0))
     return [
         *views.coefficients("Coefficients", columns, mean, np.sqrt(np.diag(cov)), scales),
         Table("Relevance", ["", "prior deviation"], list(zip(columns, prior, strict=True))),
         Table("Noise", ["", "value"], [["standard deviation", float(deviation)]]),
-        Scatter("Fit", "predicted", f"observed {seen.data.train.target}", fitted, y, np.zeros(len(y), int)),
+        Scatter("Fit", "predicted", f"observed {seen.data.train.target}", fitted + by, y + by, np.zeros(len(y), int)),
     ]
 
 
@@ -73,7 +76,8 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     location, scale, degrees = predictive(seen, design(table, seen.settings))
     tell(len(location))
     reach = scale * stats.t.ppf(0.975, degrees)
-    return {"prediction": location, "low": location - reach, "high": location + reach}
+    found = {"prediction": location, "low": location - reach, "high": location + reach}
+    return offsets.moved(found, seen.settings)
 
 
 LISTING = Listing(

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax import models
 from vijax.app.catalogue.predictors import PREDICTED, predictions
+from vijax.app.kinds import offsets
 from vijax.app.kinds.listing import Drawing, Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, design, grouped
 from vijax.app.page import views
@@ -47,6 +48,7 @@ Settings = model_section(
     covariance="full",
     intercept=setting(True, "whether a column of ones is added: intercepts that vary"),
     response=section(ResponseConfig),
+    offset=offsets.SETTING,
 )
 
 
@@ -64,8 +66,10 @@ def describe(seen: Seen) -> list[Block]:
     turn = units_of(train).coefficients(seen.settings.intercept)
     centre, cov = _law_of_groups(seen)
     mean, deviation = turn @ centre, _deviations(turn, cov)
+    mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
     q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
     value, spread = np.asarray(q.mean(), float) @ turn.T, _deviations(turn, np.asarray(q.cov, float))
+    value[:, len(seen.data.names) :] += offsets.offset_of(seen.settings)
     names = list(train.group_names or ("all",))
     law = {"logistic": "bernoulli_logit", "probit": "bernoulli_probit"}.get(seen.settings.response.name, "")
     of = views.modelled(law, train.target, train.classes)
@@ -107,7 +111,8 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
         return predictions(law, m, np.einsum("nd,nde,ne->n", x, covs[group], x, optimize=True), classes)
 
     groups = np.minimum(group_numbers(train, table), len(means) - 1)
-    return in_blocks(read, (design(table, seen.settings), groups), tell, PREDICTED)
+    found = in_blocks(read, (design(table, seen.settings), groups), tell, PREDICTED)
+    return found if classes is not None else offsets.moved(found, seen.settings)
 
 
 # --- draws -----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax import models
+from vijax.app.kinds import offsets
 from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, design, pairs, sites, target
 from vijax.app.page import views
@@ -57,7 +58,7 @@ def settled(seen: Seen) -> tuple[Any, Any]:
 def score(seen: Seen) -> RowScore:
     """Log predictive density of held-out targets; with two classes the errors too."""
     found, _ = settled(seen)
-    x, y = design(seen.data.test, seen.settings), target(seen.data.test)
+    x, y = pairs(seen.data.test, seen.settings)
     densities = np.asarray(seen.model.predictive(found, x, y), np.float64)
     logs = np.log(np.maximum(densities, 1e-300))
     if seen.data.train.classes is None:
@@ -76,7 +77,8 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
         mean, variance = seen.model.predict(found, x)
         return predictions(law, mean, variance, classes)
 
-    return in_blocks(read, design(table, seen.settings), tell, PREDICTED)
+    found_of = in_blocks(read, design(table, seen.settings), tell, PREDICTED)
+    return found_of if classes is not None else offsets.moved(found_of, seen.settings)
 
 
 def predictions(law: Likelihood, mean: Any, variance: Any, classes: tuple[str, str] | None) -> Found:
@@ -129,6 +131,7 @@ GpSettings = model_section(
     length=setting(1.0, "length scale, in units of the columns", POSITIVE),
     ard=setting(False, "whether every column has a length of its own"),
     likelihood=section(LikelihoodConfig),
+    offset=offsets.SETTING,
 )
 
 
@@ -171,10 +174,11 @@ def _curve(seen: Seen) -> Lines:
     mean, variance = (np.asarray(part, float) for part in seen.model.predict(found, grid[:, None]))
     deviation, (name, kind) = np.sqrt(variance), (seen.data.train.target, kind_of(seen.settings.likelihood.name))
     responses: dict[str, Any] = {"count": np.exp, "binary": lambda z: 1 / (1 + np.exp(-z)), "real": lambda z: z}
-    curve, low, high = map(responses[kind], (mean, mean - 2 * deviation, mean + 2 * deviation))
+    by = offsets.offset_of(seen.settings)
+    curve, low, high = (responses[kind](z) + by for z in (mean, mean - 2 * deviation, mean + 2 * deviation))
     rows = views.thinned(len(x))
     label = {"count": f"rate of {name}", "binary": f"probability of {(seen.data.train.classes or ('', ''))[1]}"}
-    shown = (y[rows] > 0).astype(float) if kind == "binary" else y[rows]
+    shown = (y[rows] > 0).astype(float) if kind == "binary" else y[rows] + by
     note = views.thinned_note("Median and central 95 % of the response, and the training rows.", len(rows), len(x))
     units = units_of(seen.data.train)
     grid, at = (units.points(part[:, None])[:, 0] for part in (grid, x[rows]))
@@ -205,6 +209,7 @@ GlmSettings = model_section(
     learn=("prior_scale",),
     intercept=setting(True, "whether a column of ones is added"),
     likelihood=section(LikelihoodConfig),
+    offset=offsets.SETTING,
 )
 
 
@@ -233,6 +238,8 @@ def describe_linear(seen: Seen) -> list[Block]:
     name = (train.classes or ("", train.target))[1]
     scales = units_of(train).spread(np.std(train.x, axis=0))
     of = views.modelled(law, train.target, train.classes)
+    mean = np.array(mean, float)
+    mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
     weights = views.coefficients("Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name, of)
     return [*weights, *confusion(seen), hyper_table(seen)]
 

@@ -16,6 +16,7 @@ from vijax.app.kinds import networks
 from vijax.app.kinds.density_algorithm import DensityAlgorithm, read_by
 from vijax.app.kinds.listing import Data
 from vijax.app.kinds.networks import AmortisedAlgorithm, StructuredAlgorithm
+from vijax.app.kinds.offsets import with_offset
 from vijax.app.kinds.sampled import Sampled
 from vijax.app.kinds.sampled_documents import SampledDocuments
 from vijax.app.settings.config import Config
@@ -50,7 +51,10 @@ def fingerprint(config: Config, data: Data) -> str:
 
 def settled(config: Config, data: Data) -> Config:
     """The configuration with what the user has left open: the language that was found, so that new documents are read
-    in the same way; and `algorithm.lazy`, true where steps by words gain."""
+    in the same way; the offset of a target; and `algorithm.lazy`, true where steps by words gain."""
+    if config.listing.target is not None:
+        kind = config.listing.target(config.model)
+        config = dataclasses.replace(config, model=with_offset(config.model, kind, data.train))
     if config.listing.reads_documents and config.data.language is None and data.train.language:
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, language=data.train.language))
     if not config.listing.reads_documents or getattr(config.algorithm, "lazy", True) is not None:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.app.kinds.listing import Data, Listing, New, Source
+from vijax.app.kinds.offsets import offset_of
 from vijax.app.kinds.sampled import Sampled, sampled
 from vijax.app.settings.sections import EnergyAlgorithm, TableData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
@@ -50,19 +51,20 @@ def design(table: Table, settings: Any) -> np.ndarray:
     return np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1) if getattr(settings, "intercept", False) else x
 
 
-def target(table: Table) -> np.ndarray:
-    """y, (N,), in the working precision."""
-    return np.asarray(table.y, jnp.result_type(float))
+def target(table: Table, settings: Any = None) -> np.ndarray:
+    """y, (N,), less the offset of the settings, in the working precision."""
+    y: Any = table.y
+    return np.asarray(y - offset_of(settings), jnp.result_type(float))
 
 
 def pairs(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray]:
     """(design, y), of shapes (N, D) and (N,)."""
-    return design(table, settings), target(table)
+    return design(table, settings), target(table, settings)
 
 
 def sites(table: Table, settings: Any) -> dict[str, np.ndarray]:
     """The data of `pg_svi` for a model of Gaussian predictors: the model itself holds x."""
-    return {"site": np.arange(table.num_rows, dtype=np.int32), "y": target(table)}
+    return {"site": np.arange(table.num_rows, dtype=np.int32), "y": target(table, settings)}
 
 
 def padded_sequences(table: Table, settings: Any = None) -> tuple[np.ndarray, np.ndarray]:

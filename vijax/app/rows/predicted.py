@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from vijax.app.kinds.listing import New, Seen
+from vijax.app.kinds.offsets import offset_of
 from vijax.app.rows.by_row import new_rows, rows_ahead
 from vijax.app.rows.transformed import Transformed
 from vijax.app.settings.typed_toml import ConfigError
@@ -121,6 +122,7 @@ def check_of_steps(listing: Any) -> None:
 def _draws(seen: Seen, listing: Any, values: np.ndarray, beside: Mapping[str, Any], notes: Any = ()) -> Draws:
     train, drawing = seen.data.train, listing.drawing
     if drawing.of_target:
+        values = values if train.classes else np.asarray(values, float) + offset_of(seen.settings)
         return Draws(values, (train.target,), beside, train.classes, tuple(notes))
     scaled = drawing.is_scaled(seen.settings)
     return Draws(units_of(train).points(values) if scaled else values, train.columns, beside, None, tuple(notes))

@@ -1,0 +1,73 @@
+"""The number from which a target is measured: near 2,020,000 float32 has steps of an eighth, and priors are about 0.
+
+A run keeps it as `model.offset`, so that it is the same for rows that come later. Models of counts and of classes have
+none, nor have regressions without an intercept, for which zero is a place of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from vijax.app.settings.typed_toml import setting
+from vijax.checks import require
+
+SETTING = (
+    float | None,
+    setting(
+        None,
+        "number that is subtracted from a target of numbers for the fit, and added to what is predicted; unset: the "
+        "mean of the training rows, where there is an intercept",
+    ),
+)
+"""The setting of a section of a model."""
+
+
+MOVABLE = ("gaussian", "student_t")
+"""Laws of a target whose mean is the predictor itself: it may be measured from any number."""
+
+
+def offset_of(settings: Any) -> float:
+    """The offset of a model's target; 0 where there is none, as in runs of earlier versions.
+
+    >>> import types
+    >>> offset_of(types.SimpleNamespace(offset=7.5)), offset_of(None)
+    (7.5, 0.0)
+    """
+    found = getattr(settings, "offset", None)
+    return 0.0 if found is None else float(found)
+
+
+def with_offset(settings: Any, kind: str, train: Any) -> Any:
+    """Settings with the offset that the user has left open.
+
+    Args:
+      settings: the section of the model.
+      kind: kind of its target, "real" for numbers.
+      train: the training rows.
+
+    Raises:
+      ValueError: an offset of counts, classes or positive numbers.
+    """
+    if not hasattr(settings, "offset"):
+        return settings
+    y = getattr(train, "y", None)
+    law = getattr(getattr(settings, "likelihood", None), "name", "gaussian")
+    may_move = kind == "real" and law in MOVABLE
+    if settings.offset is not None:
+        require(may_move or settings.offset == 0, "model.offset", f"none, for a target of {law}", settings.offset)
+        return settings
+    if not may_move or not getattr(settings, "intercept", True) or y is None or not len(y):
+        return settings
+    mean = float(np.mean(np.asarray(y, float)))
+    return dataclasses.replace(settings, offset=mean if np.isfinite(mean) else 0.0)
+
+
+def moved(found: dict[str, Any], settings: Any) -> dict[str, Any]:
+    """Predictions of a target with its offset added; names of classes stay."""
+    by = offset_of(settings)
+    if by == 0:
+        return found
+    return {name: np.asarray(values, float) + by for name, values in found.items()}
