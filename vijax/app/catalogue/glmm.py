@@ -24,7 +24,7 @@ from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.data.formulas.parser import parse
 from vijax.data.reading.checks import Notes, fail
 from vijax.data.schema.schema import Schema
-from vijax.data.schema.typed_columns import TypedTable, typed_table
+from vijax.data.schema.typed_columns import TypedTable, table_of_file, typed_table
 from vijax.data.tables.table_files import read_columns
 from vijax.files import write_text
 from vijax.models.formulas import coefficients, formula, modelled
@@ -98,9 +98,12 @@ def _read(config: Any, path: str, seen: bool = True) -> Frame:
     rows, digest = (own.num_rows, own.sha256) if path == own.path else (None, None)
     notes = Notes()
     parsed = parse(config.model.formula, "model.formula")
-    exact = AllBut(formula.terms_in(parsed))
-    columns = read_columns(path, own.synthetic_seed, rows, dialect_of(own), digest, exact, notes)
-    table = typed_table(columns)
+    family = config.model.family
+    roles = formula.roles_in(parsed, family is not None and bool(LAWS[family].categories))
+    read = functools.partial(read_columns, path, own.synthetic_seed, rows, dialect_of(own), digest, notes=notes)
+    # What the formula does not read as numbers is exact text; where it reads both there is the text beside the number.
+    exact = AllBut(tuple(name for name in roles.numbers if name not in roles.labels))
+    table = table_of_file(read, exact, roles.numbers)
     formula.require_whole(table, formula.columns_of(parsed, seen))  # while lines are known
     return Frame(table, notes=notes.texts())
 
@@ -120,6 +123,11 @@ def load(config: Any) -> Data:
     if not number:
         return Data(train, None)
     test = frame.table.rows(np.sort(order[:number]))
+    try:
+        design.rows_of(test)
+    except ValueError as error:
+        remedy = "Another data.split_seed divides the rows otherwise; data.held_out=0 holds none out."
+        raise ConfigError(f"{config.data.path}: of the rows held out: {error} {remedy}") from error
     return Data(train, Frame(test, design.seen(test)[0], train))
 
 

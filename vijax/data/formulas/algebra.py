@@ -123,9 +123,11 @@ class _Expansion:
         if node.operator == "+":
             terms = _unique([*left, *right])
         elif node.operator == "-":
+            absent = [term for term in right if not any(_same(term, other) for other in left)]
+            if absent:
+                named = ":".join(map(str, absent[0]))
+                raise self.refuse(node.right, "terms that are there, to the right of a minus", repr(named))
             terms = [term for term in left if not any(_same(term, other) for other in right)]
-            if len(terms) == len(left):
-                raise self.refuse(node.right, "terms that are there, to the right of a minus", repr(str(node.right)))
         elif node.operator == ":":
             terms = _products(left, right)
         elif node.operator == "*":

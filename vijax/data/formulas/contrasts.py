@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from vijax.data.formulas.bases import polynomials, recurrence
-
 ORDERS = ("L", "Q", "C")
 """Names of linear, quadratic and cubic contrasts, as R has them."""
 
@@ -72,8 +70,9 @@ def polynomial(levels: Sequence[str]) -> Codes:
     >>> polynomial(["a", "b", "c"]).names
     ('L', 'Q')
     """
-    places = np.arange(len(levels), dtype=float)
-    matrix = polynomials(places, *recurrence(places, len(levels) - 1))
+    # Orthogonal polynomials by a QR of Chebyshev's: a recurrence loses all digits beyond some tens of levels.
+    columns, root = np.linalg.qr(np.polynomial.chebyshev.chebvander(np.linspace(-1, 1, len(levels)), len(levels) - 1))
+    matrix = (columns * np.sign(np.diagonal(root)))[:, 1:]
     names = [ORDERS[k] if k < len(ORDERS) else str(k + 1) for k in range(len(levels) - 1)]
     return Codes(matrix, tuple(names))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +20,11 @@ from vijax.data.schema.typed_columns import TypedTable
 
 MOST_CELLS = 2**29
 """Numbers of the columns of a formula, at most: 4 GB."""
-MOST_COLUMNS = 5000
-"""Columns of a term, at most."""
+MOST_COLUMNS = 2000
+"""Columns of a term, and levels of a category, at most."""
+MOST_POLYNOMIAL = 95
+"""Levels of polynomial contrasts, at most, as in R: more of them are no polynomials in float64."""
+GROUPS = "Write categories of many levels as group effects: (1 | g)."
 Functions = Mapping[str, Callable[..., Any]]
 
 
@@ -226,15 +230,15 @@ class _Learner:
         labels: list[str] = []
         categorical: list[bool] = []
         for part in parts:
-            own = [""]
-            for node in part.term:
-                names = self.names_of(node, node in part.whole)
-                own = [f"{before}:{name}" if before else name for before in own for name in names]
-            if len(own) > MOST_COLUMNS:
+            each = [self.names_of(node, node in part.whole) for node in part.term]
+            number = math.prod(map(len, each))
+            if number > MOST_COLUMNS:
                 named = ":".join(map(str, part.term))
-                raise self.reading.refuse(
-                    part.term[0], f"at most {MOST_COLUMNS:,} columns of a term", f"{len(own):,} of {named}"
-                )
+                expected, got = f"at most {MOST_COLUMNS:,} columns of a term", f"{number:,} of {named}"
+                raise self.reading.refuse(part.term[0], expected, got, GROUPS)
+            own = [""]
+            for names in each:
+                own = [f"{before}:{name}" if before else name for before in own for name in names]
             labels += own if part.term else ["Intercept"]
             is_category = bool(part.term) and all(node in self.categories for node in part.term)
             categorical += [is_category] * len(own)
@@ -257,8 +261,7 @@ class _Learner:
         if cells > MOST_CELLS:
             node = next(node for part in made.parts for node in part.term)
             got = f"{len(made.labels):,} columns of {len(self.table):,} rows"
-            remedy = "Write categories of many levels as group effects: (1 | g)."
-            raise self.reading.refuse(node, f"at most {MOST_CELLS:,} numbers", got, remedy)
+            raise self.reading.refuse(node, f"at most {MOST_CELLS:,} numbers", got, GROUPS)
 
 
 def _category(
@@ -269,7 +272,10 @@ def _category(
     if len(levels.names) < 2:
         got = f"one, {levels.names[0]!r}" if levels.names else "none"
         raise reading.refuse(node, f"two levels or more of {column.name!r}", got, "Leave the term out.")
-    return Category(node, column, levels, _contrast(contrast, levels.names, base, reading))
+    if len(levels.names) > MOST_COLUMNS:
+        got = f"{len(levels.names):,}"
+        raise reading.refuse(node, f"at most {MOST_COLUMNS:,} levels of {column.name!r}", got, GROUPS)
+    return Category(node, column, levels, _contrast(contrast, levels, base, reading))
 
 
 def _category_of_call(node: Call, reading: Reading) -> Category:
@@ -285,51 +291,51 @@ def _category_of_call(node: Call, reading: Reading) -> Category:
         labels = dataclasses.replace(labels, declared=_all_levels(given["levels"], labels, reading))
     if node.function == "C":
         return _category(node, column, labels, given.get("contrast"), reading)
-    base = _level(given["ref"], labels.levels().names, reading) if "ref" in given else None
+    base = _level(given["ref"], labels.levels(), reading) if "ref" in given else None
     contrast = Column("Treatment" if node.function == "T" else "Sum", node.span)
     return _category(node, column, labels, contrast, reading, base)
 
 
 def _all_levels(node: Node, labels: Labels, reading: Reading) -> tuple[str, ...]:
     """Levels in the order that is given, which must be all of them."""
+    levels = labels.levels()
     items = node.items if isinstance(node, Several) else (node,)
-    names = tuple(_text_of(item, reading) for item in items)
-    missing = [name for name in labels.levels().names if name not in names]
-    if missing or len(set(names)) < len(names):
-        expected = f"each level once: {list(labels.levels().names)}"
-        raise reading.refuse(node, expected, f"{list(names)}")
-    return names
+    codes = [levels.code_of(_level_value(item, reading)) for item in items]
+    if sorted(codes) != list(range(len(levels.names))):
+        expected = f"each level once: {list(levels.names)}"
+        raise reading.refuse(node, expected, str(node))
+    return tuple(levels.names[code] for code in codes)
 
 
-def _contrast(node: Node | None, levels: tuple[str, ...], base: str | None, reading: Reading) -> Codes:
+def _contrast(node: Node | None, levels: Levels, base: str | None, reading: Reading) -> Codes:
     """The codes that a formula names."""
     if node is None:
-        return contrasts.treatment(levels)
+        return contrasts.treatment(levels.names)
     name = node.name if isinstance(node, Column) else node.function if isinstance(node, Call) else ""
     if name not in contrasts.BY_NAME:
         raise reading.refuse(node, f"a contrast: {', '.join(contrasts.BY_NAME)}", repr(str(node)))
     if isinstance(node, Call) and (node.arguments or node.named):
         given = _arguments(node, ("ref",) if name == "Treatment" else ("omit",) if name == "Sum" else (), reading)
         base = _level(next(iter(given.values())), levels, reading)
+    if name == "Poly" and len(levels.names) > MOST_POLYNOMIAL:
+        raise reading.refuse(node, f"at most {MOST_POLYNOMIAL} levels for polynomials", str(len(levels.names)))
     make = contrasts.BY_NAME[name]
-    return make(levels) if base is None else make(levels, base)
+    return make(levels.names) if base is None else make(levels.names, base)
 
 
-def _level(node: Node, levels: tuple[str, ...], reading: Reading) -> str:
-    name = _text_of(node, reading)
-    if name not in levels:
-        raise reading.refuse(node, f"one of the levels {list(levels)}", repr(name))
-    return name
+def _level(node: Node, levels: Levels, reading: Reading) -> str:
+    code = levels.code_of(_level_value(node, reading))
+    if code < 0:
+        raise reading.refuse(node, f"one of the levels {list(levels.names[:20])}", str(node))
+    return levels.names[code]
 
 
-def _text_of(node: Node, reading: Reading) -> str:
+def _level_value(node: Node, reading: Reading) -> str | float:
     """A level that a formula names: a text, or a number."""
     if isinstance(node, Text):
         return node.text
-    if isinstance(node, Number):
-        return node.text
-    if isinstance(node, Sign) and isinstance(node.inner, Number):
-        return f"-{node.inner.text}"
+    if isinstance(node, Number | Sign):
+        return _a_number(node, reading)
     raise reading.refuse(node, "a level between quotes", repr(str(node)))
 
 

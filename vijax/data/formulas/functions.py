@@ -60,6 +60,8 @@ SPELLINGS = {
 """The functions by all names that they have: np.log is log."""
 MOST_ARGUMENTS = {"power": 2}
 ALL_COLUMNS = (*RESPONSES, *_PLAIN, *CENTRED, "I")
+EXACT = 1e-13
+"""A standard deviation of a smaller share of the values is rounding: the column is constant."""
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": np.less,
     ">": np.greater,
@@ -149,6 +151,37 @@ class Reading:
         return self.statistics[key]
 
 
+def labels_in(node: Node) -> tuple[str, ...]:
+    """The columns that a part reads as labels, whose text in a file is exact: C(g), h['b'] and h == 'b'.
+
+    >>> from vijax.data.formulas.parser import parse
+    >>> labels_in(parse("y ~ C(h):x + I(k == 'b')").addends[0][1])
+    ('h',)
+    """
+    if isinstance(node, Call) and node.function in ("C", "S", "T", "[]"):
+        return tuple(columns_in(node))
+    if isinstance(node, Operation):
+        if isinstance(node.right, Text):
+            return tuple(columns_in(node.left))
+        return (*labels_in(node.left), *labels_in(node.right))
+    if isinstance(node, Call):
+        return tuple(name for argument in node.arguments for name in labels_in(argument))
+    return labels_in(node.inner) if isinstance(node, Sign) else ()
+
+
+def numbers_in(node: Node) -> tuple[str, ...]:
+    """The columns that a part reads otherwise: as numbers, or as labels where they are none."""
+    if isinstance(node, Column):
+        return (node.name,)
+    if isinstance(node, Call) and node.function not in ("C", "S", "T", "[]"):
+        parts = node.arguments[:1] if node.function in COLUMN_MAKERS else node.arguments
+        return tuple(name for argument in parts for name in numbers_in(argument))
+    if isinstance(node, Operation):
+        sides = () if isinstance(node.right, Text) else (node.left, node.right)
+        return tuple(name for side in sides for name in numbers_in(side))
+    return numbers_in(node.inner) if isinstance(node, Sign) else ()
+
+
 def evaluate(node: Node, reading: Reading) -> Values:
     """A part of a formula as numbers, (N,).
 
@@ -188,7 +221,7 @@ def numbers_of(node: Column, reading: Reading) -> Values:
     if reading.learning and column.kind not in ("number", "truth"):
         raise not_of_numbers(node, column, reading)
     try:
-        return column.numbers()
+        return _finite(node, column.numbers(), reading)
     except NoNumber as error:
         got = f"{str(error.value)[:40]!r} in {reading.table.row_name(error.row)} of {node.name!r}"
         raise reading.refuse(node, "numbers, as training has", got, "Correct the cell.") from error
@@ -230,11 +263,13 @@ def _comparison(node: Operation, reading: Reading) -> Any:
     if isinstance(node.right, Text):
         if not isinstance(node.left, Column) or node.operator not in ("==", "!="):
             raise reading.refuse(node, "a column == a text", repr(str(node)))
-        labels = reading.column(node.left).labels()
-        same = labels.texts() == node.right.text
-        if reading.learning and not same.any():
-            levels = list(labels.levels().names)[:20]
-            raise reading.refuse(node.right, f"a value of {node.left.name!r}: {levels}", repr(node.right.text))
+        column = reading.column(node.left)
+        levels = reading.learnt(node, lambda: column.labels().levels())
+        wanted = levels.code_of(node.right.text)
+        if wanted < 0:
+            shown = list(levels.names)[:20]
+            raise reading.refuse(node.right, f"a value of {node.left.name!r}: {shown}", repr(node.right.text))
+        same = levels.codes_of(column.labels()) == wanted
         return (same if node.operator == "==" else ~same).astype(float)
     return COMPARISONS[node.operator](_value(node.left, reading), _value(node.right, reading)).astype(float)
 
@@ -263,7 +298,7 @@ def _centred(node: Call, name: str, reading: Reading) -> Values:
     mean, deviation = reading.learnt(node, lambda: (float(values.mean()), float(values.std())))
     if name == "center":
         return values - mean
-    if not deviation > 0:
+    if not deviation > EXACT * max(1e-300, float(np.abs(values).max(initial=0.0))):
         raise reading.refuse(node, "a column with more than one value", "a constant one", "Leave it out.")
     return (values - mean) / deviation
 

@@ -32,7 +32,7 @@ from vijax.data.formulas.syntax import (
     Span,
     Text,
 )
-from vijax.data.formulas.tokens import LISTED, WORDS, Token, refuse, tokens_of
+from vijax.data.formulas.tokens import LISTED, QUOTES, WORDS, Token, refuse, tokens_of
 
 MOST_DEEP = 40
 """Parentheses within parentheses, at most."""
@@ -133,7 +133,7 @@ class _Reader:
         if self.at("==", "!=", "<", ">", "<=", ">=", "%", "//"):
             return f"Write arithmetic and comparisons inside of I(...). {LISTED}"
         if self.token.kind in ("name", "number"):
-            return f"Write + before it, for one term more. {LISTED}"
+            return f"Write + before it, for one term more. {LISTED} {QUOTES}"
         return LISTED
 
     def addends_and_bars(self) -> tuple[tuple[tuple[str, Node], ...], tuple[Bar, ...]]:
@@ -358,7 +358,7 @@ class _Reader:
         twice = len({key for key, _ in named}) < len(named)
         if twice:
             raise self.refuse(span, "each argument once", repr(self.text[span[0] : span[1]]))
-        return Call(function, tuple(arguments), tuple(named), span)
+        return Call(SPELLINGS.get(function, function), tuple(arguments), tuple(named), span, function)
 
     def function(self, token: Token) -> str:
         """The function that a name says, as it is spelt; an error that lists all of them for another."""

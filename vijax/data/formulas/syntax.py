@@ -97,16 +97,17 @@ class Operation:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A listed function, or a user's own, with its arguments."""
+    """A listed function, or a user's own, with its arguments. `log` and `np.log` are one function in two spellings."""
 
     function: str
     arguments: tuple[Node, ...]
     named: tuple[tuple[str, Node], ...] = ()
     span: Span = dataclasses.field(default=NO_SPAN, compare=False)
+    spelt: str = dataclasses.field(default="", compare=False)
 
     def __str__(self) -> str:
         named = [f"{name}={value}" for name, value in self.named]
-        return f"{self.function}({', '.join([*map(str, self.arguments), *named])})"
+        return f"{self.spelt or self.function}({', '.join([*map(str, self.arguments), *named])})"
 
 
 Node = Column | Number | Constant | Text | Several | Sign | Operation | Call

@@ -11,13 +11,14 @@ TokenKind = Literal["name", "number", "text", "operator", "end"]
 MOST_LETTERS = 20_000
 """Letters of a formula, at most."""
 OPERATORS = ("||", "**", "//", "<=", ">=", "==", "!=", *"~+-*/:|()[]{},=^%<>")
+QUOTES = "A name that is no word of letters, digits, _ and . stands between backquotes: `a b`."
 LISTED = "Columns, 0 and 1, + - * / : **, (x | g), I(...) or {...} with arithmetic, and listed functions are read."
 WORDS = ("True", "False", "None", "np.pi", "np.e", "pi")
 """Names that stand for a value in arithmetic: a column of such a name stands between backquotes there."""
 PARAMETERS = ("Intercept", "sigma", "nu", "alpha", "kappa", "psi", "threshold")
 """Names that regressions have for something else: the coefficient of a column of such a name is called `sigma`."""
 NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 
 
 class Token(NamedTuple):
@@ -109,7 +110,8 @@ def _token_at(text: str, place: int, argument: str) -> Token:
     for operator in OPERATORS:
         if text.startswith(operator, place):
             return Token("operator", operator, place, place + len(operator))
-    raise refuse(argument, text, (place, place + 1), "a column, a number or an operator", repr(letter), LISTED)
+    expected = "a column, a number or an operator"
+    raise refuse(argument, text, (place, place + 1), expected, repr(letter), f"{LISTED} {QUOTES}")
 
 
 def _quoted_name(text: str, place: int, argument: str) -> Token:
@@ -145,4 +147,6 @@ def quoted(name: str) -> str:
     >>> quoted("x"), quoted("a b"), quoted("a`b"), quoted("Sepal.Length"), quoted("True")
     ('x', '`a b`', '`a``b`', 'Sepal.Length', '`True`')
     """
-    return name if NAME.fullmatch(name) and name not in (*WORDS, *PARAMETERS) else "`" + name.replace("`", "``") + "`"
+    # Names such as _sds.g belong to the unknowns of a regression.
+    is_plain = NAME.fullmatch(name) and name not in (*WORDS, *PARAMETERS) and not ("." in name and name[0] == "_")
+    return name if is_plain else "`" + name.replace("`", "``") + "`"

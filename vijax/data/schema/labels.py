@@ -24,7 +24,9 @@ MISSING = -1
 TRUTHS = {"True": "1", "False": "0"}
 """True and False as numbers."""
 DIGITS = 15
-"""Decimal digits that every float64 keeps: 0.1 * 3 and 0.3 are one level."""
+"""Decimal digits that every float64 keeps: by them 0.1 * 3 is the level 0.3, unless there are two such levels."""
+MOST_DIGITS = 1000
+"""Digits of a number that is a name, at most; Python writes no more than 4,300."""
 PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 """Text that a program writes for a number: without leading zeros, signs, exponents or blanks."""
 
@@ -37,12 +39,14 @@ class Labels:
       names: the distinct names, in the order in which they first occur.
       codes: the place of each row's name among them; -1 where the value is missing.
       kind: what the values are.
+      kinds: what the value of each name is: one of a column of numbers may be text.
       declared: names in the order that the table itself declares, or None.
     """
 
     names: tuple[str, ...]
     codes: Int[np.ndarray, " N"]
     kind: LabelKind
+    kinds: tuple[LabelKind, ...]
     declared: tuple[str, ...] | None = None
 
     @property
@@ -63,11 +67,10 @@ class Labels:
         >>> labels_of(["1.0", "007", "b"]).named_as("number").names
         ('1', '007', 'b')
         """
-        other_name = Levels((), kind).other_names(self.kind)
-        names = [other_name(name) or name for name in self.names]
+        names = [_as_kind(name, own, kind) or name for name, own in zip(self.names, self.kinds, strict=True)]
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         codes = np.array([*(places[name] for name in names), MISSING], int)[self.codes]
-        return Labels(tuple(places), codes, kind)
+        return Labels(tuple(places), codes, kind, (kind,) * len(places))
 
     def texts(self) -> np.ndarray:
         """The name of each row, (N,), Python's own text; "" where it is missing."""
@@ -95,29 +98,69 @@ class Levels:
         [[0], [0, 1], [2], [-1]]
         """
         place_of = {name: place for place, name in enumerate(self.names)}
-        also_named = self.other_names(labels.kind)
-        places = [place_of.get(name, place_of.get(also_named(name), MISSING)) for name in labels.names]
+        equals = self._equals()
+        places = []
+        for name, kind in zip(labels.names, labels.kinds, strict=True):
+            own = _as_kind(name, kind, self.kind)
+            # Its own name; the name that its equal has here; and that of the only level which is nearly it.
+            number = own if kind == "text" and self.kind == "number" else name
+            candidates = (name, own, *(equals.get(key, "") for key in _keys_of(number, kind, self.kind)))
+            places.append(next((place_of[each] for each in candidates if each in place_of), MISSING))
         return np.array([*places, MISSING], int)[labels.codes]
 
-    def other_names(self, kind: LabelKind) -> Callable[[str], str]:
-        """From the name of a value of another kind to the name of its equal here; "" for none."""
-        if kind == self.kind:
-            return lambda name: ""
-        if self.kind == "text":
-            return self._texts_by_number().get if kind in ("number", "truth") else lambda name: ""  # type: ignore[return-value]
-        if self.kind == "number":
-            return TRUTHS.get if kind == "truth" else _number_in  # type: ignore[return-value]
-        if self.kind == "truth":
-            return _truth_in
-        return _time_in
+    def code_of(self, value: Any) -> int:
+        """The place of the level of one value, -1 for none."""
+        return int(self.codes_of(labels_of([value]))[0])
 
-    def _texts_by_number(self) -> dict[str, str]:
-        """Levels whose text is a plain number, by the name of that number. Of two that are equal neither is meant."""
-        by_number: dict[str, list[str]] = {}
+    def _equals(self) -> dict[tuple[str, str], str]:
+        """Levels by what else names them; of two that have one such name neither is meant."""
+        by_key: dict[tuple[str, str], list[str]] = {}
         for name in self.names:
-            if number := _number_in(name):
-                by_number.setdefault(number, []).append(name)
-        return {number: names[0] for number, names in by_number.items() if len(names) == 1}
+            for key in dict.fromkeys(_keys_of_level(name, self.kind)):
+                by_key.setdefault(key, []).append(name)
+        return {key: names[0] for key, names in by_key.items() if len(names) == 1}
+
+
+def _as_kind(name: str, kind: LabelKind, wanted: LabelKind) -> str:
+    """The name that a value of one kind has among those of another; "" for none."""
+    if kind == wanted or wanted == "text":
+        return ""
+    if wanted == "number":
+        return TRUTHS.get(name, "") if kind == "truth" else _number_in(name)
+    return _truth_in(name) if wanted == "truth" else _time_in(name)
+
+
+def _keys_of_level(name: str, kind: LabelKind) -> list[tuple[str, str]]:
+    """What else names a level: of text the number, the truth value or the time that it plainly says; of a number its
+    first digits, and its value in float32."""
+    if kind == "number":
+        return [("number", name), *_nearly(name)]
+    if kind != "text":
+        return []
+    number, time = _number_in(name), _time_in(name)
+    keys = [("number", number), *_nearly(number)] if number else []
+    keys += [("truth", _truth_in(name))] if name.lower() in ("true", "false") else []
+    return [*keys, ("time", time)] if time else keys
+
+
+def _keys_of(name: str, kind: LabelKind, wanted: LabelKind) -> list[tuple[str, str]]:
+    """The names to look a value up by. Text is exact: among levels of text it has its own name alone."""
+    if kind == "text" and wanted == "text":
+        return []
+    if kind == "number" or (kind == "text" and wanted == "number" and name):
+        return [("number", name), *_nearly(name)]
+    return [(kind, name)] if kind in ("truth", "time") else []
+
+
+def _nearly(name: str) -> list[tuple[str, str]]:
+    """A number by its first digits, and by the name of its value in float32 where it is one of float32."""
+    value = float(name)
+    short = _shortest(f"{value:.{DIGITS}g}")
+    keys = [("digits", short)]
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+    own = [float(single) == value, _shortest(str(single)) == name]
+    return [*keys, ("float32", str(single))] if any(own) else keys
 
 
 def labels_of(values: Any, is_missing: Callable[[Any], bool] | None = None) -> Labels:
@@ -144,12 +187,17 @@ def labels_of_distinct(
             named[place] = name_of_value(value)
     kind = _widest({kind for kind, _ in named.values()})
     places: dict[str, int] = {}
+    kinds: list[LabelKind] = []
     own_codes = np.full(len(distinct) + 1, MISSING)
     for place, (own_kind, name) in named.items():
         # Among numbers True is 1.
-        own_name = TRUTHS[name] if kind == "number" and own_kind == "truth" else name
-        own_codes[place] = places.setdefault(own_name, len(places))
-    return Labels(tuple(places), own_codes[codes], kind)
+        is_one = kind == "number" and own_kind == "truth"
+        own_name = TRUTHS[name] if is_one else name
+        if own_name not in places:
+            places[own_name] = len(places)
+            kinds.append("number" if is_one else own_kind)
+        own_codes[place] = places[own_name]
+    return Labels(tuple(places), own_codes[codes], kind, tuple(kinds))
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -185,11 +233,13 @@ def name_of_value(value: Any) -> tuple[LabelKind, str]:
     if isinstance(value, str):
         return "text", unicodedata.normalize("NFC", value)
     if isinstance(value, bytes):
-        return "text", unicodedata.normalize("NFC", value.decode("utf-8", "replace"))
+        return "text", unicodedata.normalize("NFC", value.decode("utf-8", "backslashreplace"))
     if isinstance(value, bool | np.bool_):
         return "truth", str(bool(value))
+    if isinstance(value, np.timedelta64 | datetime.timedelta):
+        return "text", str(value)
     if isinstance(value, int | np.integer):
-        return "number", str(int(value))
+        return "number", _whole_name(int(value))
     if isinstance(value, float | np.floating | decimal.Decimal):
         return "number", _number_name(value)
     if isinstance(value, datetime.date | np.datetime64):
@@ -250,20 +300,27 @@ def _widest(kinds: set[LabelKind]) -> LabelKind:
 
 
 def _number_name(value: Any) -> str:
-    """A number as text: whole ones without a point, all others by the digits that their type keeps.
+    """A number as text: whole ones without a point, all others by the fewest digits that tell it from its neighbours.
 
-    >>> _number_name(2.0), _number_name(0.1 * 3), _number_name(np.float32(2.7)), _number_name(1e300 * 1e300)
-    ('2', '0.3', '2.7', 'inf')
+    >>> _number_name(2.0), _number_name(0.1 + 0.2), _number_name(np.float32(2.7)), _number_name(1e300 * 1e300)
+    ('2', '0.30000000000000004', '2.7', 'inf')
     """
     if isinstance(value, decimal.Decimal):
         if value.is_finite() and value == value.to_integral_value():
-            return str(int(value))
-        return _shortest(f"{value:.{DIGITS}g}")
+            return _whole_name(int(value))
+        nearest = float(value)
+        is_float = np.isfinite(nearest) and decimal.Decimal(repr(nearest)) == value
+        return _number_name(nearest) if is_float or not value.is_finite() else str(value.normalize())
     if np.isfinite(value) and float(value).is_integer():
-        return str(int(value))
-    if isinstance(value, np.floating) and not isinstance(value, np.float64):
-        return _shortest(str(value.item() if value.itemsize > 8 else value))
-    return _shortest(f"{float(value):.{DIGITS}g}")
+        return _whole_name(int(value))
+    if isinstance(value, np.floating) and value.itemsize < 8:
+        return _shortest(str(value))
+    return _shortest(repr(float(value)))
+
+
+def _whole_name(value: int) -> str:
+    """A whole number as text, of however many digits."""
+    return str(value) if abs(value) < 10**MOST_DIGITS else f"{value:#x}"
 
 
 def _shortest(text: str) -> str:
@@ -277,7 +334,10 @@ def _time_name(value: datetime.date | np.datetime64) -> str:
         text = str(value.astype("datetime64[ns]") if np.datetime_data(value.dtype)[0] not in "YMWD" else value)
         text = str(value.astype("datetime64[D]")) if "T" not in text else text
     else:
-        text = value.isoformat()
+        moment: Any = value
+        if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+            moment = value.astimezone(datetime.UTC)
+        text = moment.isoformat()
     day, _, time = text.partition("T")
     if not time:
         return day
@@ -294,7 +354,8 @@ def _number_in(text: str) -> str:
     >>> _number_in("2.50"), _number_in("007"), _number_in("a")
     ('2.5', '', '')
     """
-    return _number_name(decimal.Decimal(text)) if PLAIN_NUMBER.fullmatch(text) else ""
+    plain = len(text) <= MOST_DIGITS and PLAIN_NUMBER.fullmatch(text)
+    return _number_name(decimal.Decimal(text)) if plain else ""
 
 
 def _truth_in(text: str) -> str:

@@ -35,11 +35,13 @@ class Schema:
 
     Attributes:
       columns: each once.
-      labels: names of those whose text is exact in a file: they name groups.
+      labels: names of those whose text is exact in a file: they name levels.
+      numbers: names of those that are read as numbers, or as text where they are none.
     """
 
     columns: tuple[ColumnSchema, ...]
     labels: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,7 +63,7 @@ class Schema:
         for column in self.columns:
             levels = None if column.levels is None else {"names": list(column.levels.names), "kind": column.levels.kind}
             columns.append({**dataclasses.asdict(column), "roles": list(column.roles), "levels": levels})
-        return {"columns": columns, "labels": list(self.labels)}
+        return {"columns": columns, "labels": list(self.labels), "numbers": list(self.numbers)}
 
     @classmethod
     def from_json(cls, outline: Mapping[str, Any]) -> Schema:
@@ -72,4 +74,4 @@ class Schema:
             own = None if levels is None else Levels(tuple(map(str, levels["names"])), levels["kind"])
             roles = tuple(map(str, entry["roles"]))
             columns.append(ColumnSchema(str(entry["name"]), roles, str(entry["kind"]), own, entry["unit"]))
-        return cls(tuple(columns), tuple(map(str, outline["labels"])))
+        return cls(tuple(columns), tuple(map(str, outline["labels"])), tuple(map(str, outline["numbers"])))

@@ -12,7 +12,7 @@ import decimal
 import difflib
 import functools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 
 from vijax.checks import require
 from vijax.data.schema.labels import Labels, distinct_values, is_none, labels_of_distinct, name_of_value
-from vijax.data.tables.columns import MISSING_NAMES, FileColumns, number, origin_of
+from vijax.data.tables.columns import MISSING_NAMES, Columns, FileColumns, number, origin_of
 from vijax.data.tables.table_files import read_columns
 
 ColumnKind = Literal["number", "truth", "label", "time", "mixed", "digits", "empty"]
@@ -41,6 +41,7 @@ class TypedColumn:
       from_file: whether text is the text of a file, in which numbers and missing values are text too.
       declared: the categories that the table itself declares, in their order, or None.
       decided: what it is, where that was decided by more cells than these: by the whole file.
+      texts: the exact text of its cells in a file, for labels, where `values` are numbers; else None.
     """
 
     name: str
@@ -48,6 +49,7 @@ class TypedColumn:
     from_file: bool = False
     declared: tuple[Any, ...] | None = None
     decided: ColumnKind | None = None
+    texts: np.ndarray | None = None
 
     @functools.cached_property
     def missing(self) -> Bool[np.ndarray, " N"]:
@@ -115,6 +117,8 @@ class TypedColumn:
         """The cells as numbers, NaN where one is missing; ValueError, with its row, for a cell that is none."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(float)
+        if self.values.dtype.kind in "mM":
+            raise NoNumber(0, self.values[0] if len(self.values) else "")
         distinct, codes = self.distinct
         numbers = np.empty(len(distinct))
         for place, value in enumerate(distinct):
@@ -127,7 +131,14 @@ class TypedColumn:
     def _number(self, cell: Any) -> float:
         if isinstance(cell, str) and self.from_file and cell.lower() in TRUTHS:
             return TRUTHS[cell.lower()]
-        return number(cell) if isinstance(cell, str) else float(cell)
+        if not isinstance(cell, str):
+            if _kind_of_cell(cell) not in ("number", "truth"):
+                raise ValueError(str(cell))
+            return float(cell)
+        value = number(cell)
+        if np.isnan(value):  # text that says nothing is missing in files alone
+            raise ValueError(cell)
+        return value
 
     def not_numbers(self) -> np.ndarray:
         """The rows of cells that are no numbers and not missing."""
@@ -139,11 +150,13 @@ class TypedColumn:
 
     def rows(self, places: np.ndarray) -> TypedColumn:
         """Some of its cells; what it is stays as it is."""
-        return dataclasses.replace(self, values=self.values[places], decided=self.kind)
+        texts = None if self.texts is None else self.texts[places]
+        return dataclasses.replace(self, values=self.values[places], decided=self.kind, texts=texts)
 
     @functools.cached_property
     def _labels(self) -> Labels:
-        made = labels_of_distinct(*self.distinct, self.says_nothing)
+        distinct = self.distinct if self.texts is None else distinct_values(self.texts)
+        made = labels_of_distinct(*distinct, self.says_nothing)
         if self.declared is None:
             return made
         return dataclasses.replace(made, declared=tuple(name_of_value(value)[1] for value in self.declared))
@@ -180,10 +193,9 @@ def _says_number(cell: Any) -> bool:
     if not isinstance(cell, str):
         return _kind_of_cell(cell) in ("number", "truth")
     try:
-        number(cell)
+        return not np.isnan(number(cell))
     except ValueError:
         return False
-    return True
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -255,12 +267,13 @@ class TypedTable:
         return dataclasses.replace(self, columns={**self.columns, name: column})
 
 
-def typed_table(table: Any, labels: Collection[str] = ()) -> TypedTable:
+def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str] = ()) -> TypedTable:
     """Any table as typed columns.
 
     Args:
       table: columns by name (a dict, a table of pandas, polars or pyarrow), the columns of a file, or its path.
       labels: columns of a file that name levels: they stay the exact text of the file.
+      numbers: columns of a file that may be read as numbers too.
 
     Raises:
       ValueError: an object of another kind, columns of different lengths.
@@ -271,25 +284,42 @@ def typed_table(table: Any, labels: Collection[str] = ()) -> TypedTable:
     if isinstance(table, TypedTable):
         return table
     if isinstance(table, str):
-        return _of_file(read_columns(table, exact=labels))
+        return table_of_file(functools.partial(read_columns, table), labels, numbers)
     if isinstance(table, FileColumns):
         return _of_file(table)
     if isinstance(table, Mapping):
-        return _of_columns([(name, _column_in_memory(str(name), values)) for name, values in table.items()])
+        return _of_columns([_column_in_memory(str(name), values) for name, values in table.items()])
     columns = getattr(table, "columns", None)
     expected = "columns by name (a dict, a table of pandas, polars or pyarrow), or a path"
     require(columns is not None, "table", expected, type(table).__name__)
     names = list(getattr(table, "column_names", columns))  # type: ignore[arg-type]
     by_place = getattr(table, "iloc", None)
     pick = (lambda place: by_place[:, place]) if by_place is not None else (lambda place: table[names[place]])
-    return _of_columns([(str(name), _column_in_memory(str(name), pick(place))) for place, name in enumerate(names)])
+    return _of_columns([_column_in_memory(str(name), pick(place)) for place, name in enumerate(names)])
 
 
-def _of_columns(columns: Sequence[tuple[Any, TypedColumn]]) -> TypedTable:
-    names = [str(name) for name, _ in columns]
+def table_of_file(read: Callable[..., Columns], labels: Container[str], numbers: Container[str] = ()) -> TypedTable:
+    """The table of a file.
+
+    Args:
+      read: `exact=` -> its columns; those named are the exact text of the file.
+      labels: columns that name levels.
+      numbers: columns that may be read as numbers; one that is in both has its exact text beside its numbers.
+    """
+    table = _of_file(read(exact=labels))
+    both = [name for name in table.columns if name in labels and name in numbers]
+    if not both:
+        return table
+    typed = _of_file(read(exact=()))
+    kept = {name: dataclasses.replace(typed.columns[name], texts=table.columns[name].values) for name in both}
+    return dataclasses.replace(table, columns={**table.columns, **kept})
+
+
+def _of_columns(columns: Sequence[TypedColumn]) -> TypedTable:
+    names = [column.name for column in columns]
     repeated = tuple(dict.fromkeys(name for place, name in enumerate(names) if name in names[:place]))
-    kept = {column.name: column for _, column in columns if column.name not in repeated}
-    sizes = {len(column.values) for _, column in columns}
+    kept = {column.name: column for column in columns if column.name not in repeated}
+    sizes = {len(column.values) for column in columns}
     require(len(sizes) <= 1, "table", "columns of one length", f"lengths {sorted(sizes)}")
     return TypedTable(kept, next(iter(sizes), 0), repeated=repeated)
 
@@ -305,6 +335,9 @@ def _column_in_memory(name: str, values: Any) -> TypedColumn:
     """A column of a dict, or of a table of pandas, polars or pyarrow."""
     if isinstance(values, TypedColumn):
         return dataclasses.replace(values, name=name)
+    is_one = isinstance(values, str | bytes) or not hasattr(values, "__len__")
+    got = f"{name!r}: {str(values)[:40]!r}"
+    require(not is_one, "table", "columns that are vectors", got, "Write [...] around it.")
     declared = _declared(values)
     array = _array_of(values)
     require(array.ndim == 1, "table", "columns that are vectors", f"{name!r} of shape {array.shape}")
@@ -322,6 +355,8 @@ def _array_of(values: Any) -> np.ndarray:
         return _of_cells(values.to_pylist())
     if type(values).__module__.partition(".")[0] == "polars":
         return _of_cells(values.to_list())
+    if isinstance(values, np.ma.MaskedArray):  # a masked cell is missing
+        return _of_cells(values.tolist())
     dtype = getattr(values, "dtype", None)
     if isinstance(values, np.ndarray) or isinstance(dtype, np.dtype):
         return np.asarray(values)
@@ -344,12 +379,18 @@ def _of_cells(cells: list[Any]) -> np.ndarray:
         return np.array(cells, bool)
     array = np.empty(len(cells), object)
     for row, cell in enumerate(cells):
+        is_cell = not isinstance(cell, list | dict | set | np.ndarray)
+        require(is_cell, "table", "columns of numbers, text, dates or categories", f"a {type(cell).__name__} in a cell")
         array[row] = cell.item() if isinstance(cell, np.generic) and cell.dtype.kind in "USO" else cell
     return array
 
 
 def _declared(values: Any) -> tuple[Any, ...] | None:
     """The categories that a column of pandas, polars or pyarrow declares, in their order."""
+    if getattr(getattr(values, "type", None), "ordered", False):  # pyarrow
+        chunks = values.unify_dictionaries() if hasattr(values, "unify_dictionaries") else values
+        first = chunks.chunk(0) if hasattr(chunks, "chunk") else chunks
+        return tuple(first.dictionary.to_pylist())
     dtype: Any = getattr(values, "dtype", None)
     if type(dtype).__name__ in ("CategoricalDtype", "Enum"):  # of pandas and of polars
         return tuple(dtype.categories)

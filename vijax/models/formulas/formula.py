@@ -16,9 +16,9 @@ from jaxtyping import Float, Int
 
 from vijax.checks import require
 from vijax.data.formulas.design_columns import DesignColumns, Functions, learn
-from vijax.data.formulas.functions import COLUMN_MAKERS, RESPONSES, SPELLINGS, columns_in
+from vijax.data.formulas.functions import COLUMN_MAKERS, RESPONSES, SPELLINGS, columns_in, labels_in, numbers_in
 from vijax.data.formulas.parser import parse
-from vijax.data.formulas.syntax import Formula
+from vijax.data.formulas.syntax import Column, Formula
 from vijax.data.schema.schema import ColumnSchema, Schema
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.models.formulas.groups import Factor, NewLevels, read_factors
@@ -104,7 +104,7 @@ class Design:
     def seen(self, table: Any) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
         """The response of other rows, and their trials; ValueError where its column is missing."""
         assert self.observed is not None
-        rows = typed_table(table, self.schema.labels)
+        rows = typed_table(table, self.schema.labels, self.schema.numbers)
         require_whole(rows, self.observed.columns)
         return self.observed.values(rows)
 
@@ -118,7 +118,7 @@ class Design:
         Raises:
           ValueError: a column is missing, has missing values, or a value that no row of training has.
         """
-        rows = typed_table(table, self.schema.labels)
+        rows = typed_table(table, self.schema.labels, self.schema.numbers)
         bars = [bar for factor in self.factors for bar in factor.bars]
         named = [*self.common.columns, *(name for bar in bars for name in bar.columns)]
         require_whole(rows, [*named, *(name for factor in self.factors for name in factor.columns)])
@@ -175,9 +175,9 @@ def read(
     law = LAWS["gaussian"] if law is None else law
     parsed = parse(formula, argument, functions)
     grouping = tuple(dict.fromkeys(name for bar in parsed.bars for name in bar.columns))
-    rows = typed_table(table, grouping)
-    nodes = [node for _, node in parsed.addends] + [bar.terms for bar in parsed.bars]
-    terms = tuple(dict.fromkeys(name for node in nodes for name in columns_in(node)))
+    roles = roles_in(parsed, bool(law.categories))
+    rows = typed_table(table, *roles)
+    terms = terms_in(dataclasses.replace(parsed, response=None))
     observed = None if parsed.response is None else read_response(parsed, rows, law, base, functions)
     response = () if observed is None else observed.columns
     for name in (*response, *terms, *grouping):
@@ -207,12 +207,14 @@ def read(
         observed=observed,
         against=observed.categories[1:] if law.named and observed is not None else (),
         common=common,
-        schema=_schema(rows, response, terms, grouping),
+        schema=_schema(rows, response, terms, grouping, roles),
     )
 
 
 def checked_functions(functions: Mapping[str, Any] | None) -> Functions:
     """The user's own functions; ValueError where one has a listed name, or is none."""
+    is_mapping = functions is None or isinstance(functions, Mapping)
+    require(is_mapping, "functions", "functions by name: {'f': f}", type(functions).__name__)
     for name, function in (functions or {}).items():
         is_listed = name in (*COLUMN_MAKERS, *RESPONSES, *SPELLINGS)
         is_free = isinstance(name, str) and name.isidentifier() and not is_listed
@@ -221,10 +223,35 @@ def checked_functions(functions: Mapping[str, Any] | None) -> Functions:
     return dict(functions or {})
 
 
-def table_at(formula: str, table: Any, functions: Functions | None = None) -> TypedTable:
-    """A table, read for a formula: in a file the names of groups are exact text."""
+class ColumnRoles(NamedTuple):
+    """What a formula reads the columns of a file as.
+
+    Attributes:
+      labels: names of levels, exact text.
+      numbers: numbers, or text where they are none.
+    """
+
+    labels: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+
+def roles_in(parsed: Formula, of_categories: bool = False) -> ColumnRoles:
+    """What a formula reads each column as; `of_categories` says that the response is one of categories."""
+    grouping = [name for bar in parsed.bars for name in bar.columns]
+    nodes = [node for _, node in parsed.addends] + [bar.terms for bar in parsed.bars]
+    response = parsed.response
+    is_label = of_categories and isinstance(response, Column)
+    nodes += [] if response is None or is_label else [response]
+    labels = [*grouping, *(name for node in nodes for name in labels_in(node))]
+    labels += columns_in(response) if response is not None and is_label else []
+    numbers = [name for node in nodes for name in numbers_in(node)]
+    return ColumnRoles(tuple(dict.fromkeys(labels)), tuple(dict.fromkeys(numbers)))
+
+
+def table_at(formula: str, table: Any, functions: Functions | None = None, family: str | None = None) -> TypedTable:
+    """A table, read for a formula: in a file the names of levels are exact text."""
     parsed = parse(formula, functions=checked_functions(functions))
-    return typed_table(table, tuple(name for bar in parsed.bars for name in bar.columns))
+    return typed_table(table, *roles_in(parsed, family is not None and bool(LAWS[family].categories)))
 
 
 def terms_in(parsed: Formula) -> tuple[str, ...]:
@@ -247,7 +274,13 @@ def usual_family(formula: str, rows: TypedTable, functions: Functions | None = N
     return family_of_response(parsed, rows)
 
 
-def _schema(rows: TypedTable, response: tuple[str, ...], terms: tuple[str, ...], grouping: tuple[str, ...]) -> Schema:
+def _schema(
+    rows: TypedTable,
+    response: tuple[str, ...],
+    terms: tuple[str, ...],
+    grouping: tuple[str, ...],
+    read_as: ColumnRoles,
+) -> Schema:
     """The columns, with what each was taken for."""
     roles: dict[str, list[str]] = {}
     for role, names in (("response", response), ("term", terms), ("group", grouping)):
@@ -259,7 +292,7 @@ def _schema(rows: TypedTable, response: tuple[str, ...], terms: tuple[str, ...],
         is_label = own == ["group"] or column.kind == "label"
         levels = column.labels().levels() if is_label else None
         columns.append(ColumnSchema(name, tuple(own), column.kind if levels is None else "label", levels))
-    return Schema(tuple(columns), grouping)
+    return Schema(tuple(columns), *read_as)
 
 
 def _check_family(observed: Response, law: Law) -> None:

@@ -207,7 +207,8 @@ class Glmm(Model):
         labels, copies = self.density_form.labels, self.density_form.predictors
         eta = np.tile(rows.offset[:, None], (len(_first(draws.named)), 1, copies))
         if labels:
-            beta = np.stack([draws.named[label] for label in labels], 1).reshape(len(eta), -1, copies)
+            beta = np.stack([draws.named[label] for label in labels], 1)
+            beta = beta.reshape(len(eta), len(labels) // copies, copies)
             eta = _plus_products(eta, rows.x, beta[:, None])
         strangers = {new.factor: new for new in rows.new_levels}
         for i, (factor, z, groups) in enumerate(zip(self.design.factors, rows.z, rows.groups, strict=True)):
@@ -218,7 +219,8 @@ class Glmm(Model):
                 own = np.where((groups < 0)[:, None], new, known[:, groups])
             else:
                 own = known[:, groups]
-            eta = _plus_products(eta, z, own.reshape(*own.shape[:2], copies, -1).swapaxes(2, 3))
+            shape = (*own.shape[:2], copies, own.shape[2] // copies)
+            eta = _plus_products(eta, z, own.reshape(shape).swapaxes(2, 3))
         return eta if self.design.against else eta[..., 0]
 
     def _new_effects(self, draws: Draws, i: int, new: NewLevels, key: Any) -> Float[np.ndarray, "S N d"]:
@@ -306,6 +308,7 @@ class Glmm(Model):
         draws = self.draws(fit, key_draws, num_draws)
         aux = self.density_form.others(draws.named)
         y, trials = (self.design.y, self.design.trials) if table is None else self.design.seen(table)
+        _check(y, trials, self.law, self.design.response)
         eta = self.predictors(draws, table, key_new)
         if self.law.of_location:  # what is left of y is small where y is far from zero
             y, eta = y - eta, np.zeros_like(eta)
@@ -426,7 +429,7 @@ def glmm(
     """
     require(isinstance(formula, str), "formula", "text", type(formula).__name__)
     if isinstance(table, str):  # its rows are the argument, not its path: the file may change
-        table = formulas.table_at(formula, table, functions)
+        table = formulas.table_at(formula, table, functions, family)
     return _glmm(formula, table, family, priors, weights, nodes, base, functions)
 
 
@@ -442,11 +445,13 @@ def _glmm(
     functions: Functions | None,
 ) -> Glmm:
     """`glmm` of a table in memory; equal arguments give the object made before."""
-    typed = formulas.table_at(formula, table, functions)
+    typed = formulas.table_at(formula, table, functions, family)
     law = LAWS[family or formulas.usual_family(formula, typed, functions)]
     require(base is None or law.named, "base", 'None, but for family "categorical"', repr(base))
     design = formulas.read(formula, typed, law, base, functions)
-    _check(design, law)
+    require(design.observed is not None, "formula", "response ~ terms", repr(formula))
+    _check_names(design)
+    _check(design.y, design.trials, law, design.response)
     weights = _weights(weights, typed, len(design.y))
     _check_size(design)
     several = len(design.factors) > 1
@@ -483,13 +488,21 @@ class Of:
         return getattr(self.form, self.name)(*given)
 
 
-def _check(design: formulas.Design, law: Law) -> None:
+def _check_names(design: formulas.Design) -> None:
+    """Raises ValueError where two coefficients have one name: levels with commas and brackets can read alike."""
+    names = design.coefficients
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    got = f"several called {twice[0]!r}" if twice else ""
+    remedy = "Levels with commas, colons or brackets can read alike: rename them."
+    require(not twice, "table", "coefficients of distinct names", got, remedy)
+
+
+def _check(y: np.ndarray, trials: np.ndarray, law: Law, response: str) -> None:
     """Raises ValueError on responses that the law does not have."""
-    ok = np.broadcast_to(np.isfinite(design.y) & law.allows(design.y, design.trials), design.y.shape)
-    bad = np.flatnonzero(~ok)
-    got = f"{design.y[bad[0]]:g} in row {bad[0]}, counted from 0 ({len(bad)} such)" if len(bad) else ""
-    require(not len(bad), "family", f'{law.expected} for "{law.name}"', got, f"The response is {design.response}.")
-    counted = law.name == "binomial" or np.all(design.trials == 1)
+    bad = np.flatnonzero(~np.broadcast_to(np.isfinite(y) & law.allows(y, trials), y.shape))
+    got = f"{y[bad[0]]:g} in row {bad[0]}, counted from 0 ({len(bad)} such)" if len(bad) else ""
+    require(not len(bad), "family", f'{law.expected} for "{law.name}"', got, f"The response is {response}.")
+    counted = law.name == "binomial" or np.all(trials == 1)
     require(counted, "family", '"binomial" for successes among trials', repr(law.name))
 
 

@@ -98,8 +98,8 @@ def read_factors(
 ) -> tuple[list[Factor], list[np.ndarray], list[np.ndarray]]:
     """The factors of a formula, the columns of their effects, and the group of each row."""
     factors, columns, groups = [], [], []
-    for name in dict.fromkeys(bar.factor for bar in formula.bars):
-        bars = [bar for bar in formula.bars if bar.factor == name]
+    for columns_of_factor in dict.fromkeys(frozenset(bar.columns) for bar in formula.bars):  # g:h is h:g
+        bars = [bar for bar in formula.bars if frozenset(bar.columns) == columns_of_factor]
         factor = _factor(formula, bars, table, functions)
         factors.append(factor)
         columns.append(factor.effects(table))

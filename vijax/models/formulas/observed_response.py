@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from vijax.checks import require
 from vijax.data.formulas.design_columns import Functions
-from vijax.data.formulas.functions import RESPONSES, Reading, columns_in, evaluate
-from vijax.data.formulas.syntax import Call, Column, Formula, Node, Number, Text
+from vijax.data.formulas.functions import COMPARISONS, RESPONSES, Reading, columns_in, evaluate
+from vijax.data.formulas.syntax import Call, Column, Formula, Node, Number, Operation, Text
 from vijax.data.formulas.tokens import refuse
 from vijax.data.schema.labels import Levels
 from vijax.data.schema.typed_columns import TypedTable
@@ -129,12 +129,16 @@ def family_of_response(formula: Formula, table: TypedTable) -> str:
         return "binomial"
     if isinstance(node, Call) and node.function == "[]":
         return "bernoulli"
+    if isinstance(node, Call) and node.function == "I" and len(node.arguments) == 1:
+        return family_of_response(dataclasses.replace(formula, response=node.arguments[0]), table)
+    if isinstance(node, Operation) and node.operator in COMPARISONS:
+        return "bernoulli"
     if not isinstance(node, Column):
         return "gaussian"
     column = table.column(formula.argument, node.name)
     if column.kind == "truth":
         return "bernoulli"
-    if column.kind != "label":
+    if column.kind not in ("label", "digits"):
         return "gaussian"
     return "bernoulli" if len(column.labels().names) <= 2 else "categorical"
 
@@ -158,10 +162,11 @@ def _column_of(node: Node) -> Column | None:
 def _level_named(formula: Formula, node: Call, levels: Levels) -> str:
     level = node.arguments[1]
     assert isinstance(level, Text)
-    if level.text not in levels.names:
+    code = levels.code_of(level.text)
+    if code < 0:
         shown = list(levels.names[:20])
         raise refuse(formula.argument, formula.text, level.span, f"one of the levels {shown}", repr(level.text))
-    return level.text
+    return levels.names[code]
 
 
 def _categories(
@@ -175,8 +180,10 @@ def _categories(
     levels = table.columns[node.name].labels().levels()
     if base is None:
         return levels, "", levels.names
-    require(base in levels.names, "base", f"a category of {node.name}: {list(levels.names)}", repr(base))
-    return levels, "", (base, *(level for level in levels.names if level != base))
+    code = levels.code_of(base)
+    require(code >= 0, "base", f"a category of {node.name}: {list(levels.names)}", repr(base))
+    first = levels.names[code]
+    return levels, "", (first, *(level for level in levels.names if level != first))
 
 
 def _successes(node: Node, reading: Reading) -> tuple[np.ndarray, np.ndarray]:

@@ -68,6 +68,8 @@ def one_sided(formula: str, table: Any, argument: str = "prevalence") -> formula
     design = formulas.read(formula, table, argument=argument)
     remedy = "Write g for the effects of groups."
     require(not design.factors, argument, "no bars", repr(formula), remedy)
+    offsets = [str(offset) for offset in design.common.offsets]
+    require(not offsets, argument, "no offset, which shares of topics do not have", offsets, "Write the column itself.")
     require(len(design.labels) > 0, argument, "an intercept or a term", repr(formula))
     return design
 

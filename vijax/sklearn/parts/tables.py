@@ -14,6 +14,7 @@ from vijax.data.formulas.syntax import Column
 from vijax.data.formulas.tokens import quoted, tokens_of
 from vijax.data.schema.typed_columns import typed_table
 from vijax.extras import require_extra
+from vijax.models.formulas.formula import columns_of
 
 
 def frame_of(table: Any) -> Any:
@@ -75,6 +76,9 @@ def whole_formula(formula: str | None, groups: str | Sequence[str] | None, frame
     while name in frame:
         name += "_"
     if formula is not None:
+        columns = typed_table(frame.iloc[:0])
+        for column in columns_of(parse(formula), with_response=False):  # the response is no column of X
+            columns.column("formula", column)
         require(groups is None, "groups", "None where there is a formula", repr(groups), "Write (1 | g) in it.")
         return f"{quoted(name)} ~ {_right_of_tilde(formula)}", name
     factors = [groups] if isinstance(groups, str) else list(groups or ())
