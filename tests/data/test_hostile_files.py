@@ -347,6 +347,21 @@ def test_arrays_that_do_not_fit_in_memory_are_refused_before_they_are_unpacked(t
     assert len(read_columns(str(path))["x"]) == 6_000_000
 
 
+def test_a_zip_that_says_its_parts_are_large_is_not_believed(tmp_path):
+    """A size of 3 GB in its table of contents, for an array that says so too."""
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("x.npy", npy("<f8", (400_000_000,)))
+    raw = bytearray(path.read_bytes())
+    place = raw.rindex(b"PK\x01\x02")
+    raw[place + 24 : place + 28] = struct.pack("<I", 3_300_000_000)
+    path.write_bytes(raw)
+    with pytest.raises(
+        DataError, match=r"'x' is said to have the shape \(400000000,\).* where the file holds [0-9,]+ bytes"
+    ):
+        load_arrays(path)
+
+
 def test_a_part_that_is_no_array_counts_as_well(tmp_path, monkeypatch):
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
