@@ -155,6 +155,13 @@ def test_dates_times_and_truth_come_through_as_they_are_in_the_sheet(tmp_path):
     assert [sheet_process.from_json(sheet_process.as_json(moment)) for moment in moments] == moments
 
 
+@pytest.mark.parametrize("last", [b'{"rows": 3}\n', b'{"ro', b""])
+def test_a_process_that_ended_before_all_rows_came_has_not_read_the_sheet(last):
+    said = [b'{"sheets": ["a"], "sheet": "a"}\n', b"[[1], [2]]\n"]
+    assert not sheets._read([*said, last]).whole
+    assert sheets._read([*said, b'{"rows": 2}\n']).whole
+
+
 def test_the_memory_that_a_sheet_may_take_grows_with_what_is_in_it(calm):
     small, large = most_memory(Packed(1000, 1000)), most_memory(Packed(10 * MIB, 100 * MIB))
     assert small == (1 << 30) + 32_000
