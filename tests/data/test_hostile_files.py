@@ -155,6 +155,13 @@ def test_dates_times_and_truth_come_through_as_they_are_in_the_sheet(tmp_path):
     assert [sheet_process.from_json(sheet_process.as_json(moment)) for moment in moments] == moments
 
 
+@pytest.mark.parametrize("last", [b'{"rows": 3}\n', b'{"ro', b""])
+def test_a_process_that_ended_before_all_rows_came_has_not_read_the_sheet(last):
+    said = [b'{"sheets": ["a"], "sheet": "a"}\n', b"[[1], [2]]\n"]
+    assert not sheets._read([*said, last]).whole
+    assert sheets._read([*said, b'{"rows": 2}\n']).whole
+
+
 def test_the_memory_that_a_sheet_may_take_grows_with_what_is_in_it(calm):
     small, large = most_memory(Packed(1000, 1000)), most_memory(Packed(10 * MIB, 100 * MIB))
     assert small == (1 << 30) + 32_000
@@ -345,6 +352,21 @@ def test_arrays_that_do_not_fit_in_memory_are_refused_before_they_are_unpacked(t
         read_columns(str(path))
     monkeypatch.setattr(files, "free_bytes", lambda: 100 * MIB)
     assert len(read_columns(str(path))["x"]) == 6_000_000
+
+
+def test_a_zip_that_says_its_parts_are_large_is_not_believed(tmp_path):
+    """A size of 3 GB in its table of contents, for an array that says so too."""
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("x.npy", npy("<f8", (400_000_000,)))
+    raw = bytearray(path.read_bytes())
+    place = raw.rindex(b"PK\x01\x02")
+    raw[place + 24 : place + 28] = struct.pack("<I", 3_300_000_000)
+    path.write_bytes(raw)
+    with pytest.raises(
+        DataError, match=r"'x' is said to have the shape \(400000000,\).* where the file holds [0-9,]+ bytes"
+    ):
+        load_arrays(path)
 
 
 def test_a_part_that_is_no_array_counts_as_well(tmp_path, monkeypatch):

@@ -190,6 +190,8 @@ def test_parts_that_are_links_are_read(tmp_path):
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "y=1").symlink_to(tmp_path / "elsewhere")
     assert read_columns(str(tmp_path / "t"))["y"].tolist() == [1]
+    (tmp_path / "t" / "y=2").symlink_to(tmp_path / "elsewhere")
+    assert read_columns(str(tmp_path / "t"))["y"].tolist() == [1, 2]
 
 
 def test_a_store_is_read_as_a_folder_is():

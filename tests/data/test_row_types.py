@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from vijax.data.reading import parquet_values
 from vijax.data.reading.checks import Notes
 from vijax.data.tables.table_files import read_columns
 
@@ -87,6 +88,25 @@ def test_lists_have_one_type_too(kinds, tmp_path):
     written(tmp_path, *(made(part, kinds[i % len(kinds)]) for i, part in enumerate(parts)))
     table = vi.data.rows(tmp_path, "a")
     np.testing.assert_array_equal(table.take(np.arange(3)), [[1, 2], [3, 4], [0.5, NAN]])
+
+
+def test_numbers_that_are_missing_in_lists_that_are_not(tmp_path):
+    """The column says that no list is missing, and nothing of the numbers in them."""
+    field = arrow.field("a", arrow.list_(arrow.int64()), nullable=False)
+    parts = [[[1, 2]], [[3, None]]]
+    for i, part in enumerate(parts):
+        parquet.write_table(arrow.table([part], arrow.schema([field])), tmp_path / f"{i}.parquet")
+    table = vi.data.rows(tmp_path, "a")
+    assert table.types["a"] == np.float64
+    np.testing.assert_array_equal(table.take(np.arange(2)), [[1, 2], [3, NAN]])
+
+
+def test_a_file_that_says_that_nothing_is_missing_is_not_believed(tmp_path, monkeypatch):
+    """Its statistics may be wrong: what is missing is NaN all the same."""
+    monkeypatch.setattr(parquet_values, "_may_lack", lambda metadata, leaf: False)
+    table = vi.data.rows(written(tmp_path, [1, 2], [True, None], [3, None]), "a")
+    assert table.types["a"] == np.int64
+    np.testing.assert_array_equal(table.take(np.arange(6)), [1, 2, 1, NAN, 3, NAN])
 
 
 def test_lists_of_two_lengths_in_two_files_are_refused(tmp_path):

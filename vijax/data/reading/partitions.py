@@ -105,22 +105,20 @@ def local_names(folder: Path) -> list[str]:
     """The paths of the Parquet files in a folder, and in those within it. All folders of parts are looked at, and of
     others some: their files are not read, but named in errors."""
     found: list[str] = []
-    seen: set[str] = set()
-    waiting = [""]
+    waiting: list[tuple[str, frozenset[str]]] = [("", frozenset())]
     left = MOST_LOOKED_AT
     while waiting:
-        within = waiting.pop()
+        within, above = waiting.pop()
         real = os.path.realpath(folder / within)
-        if real in seen or (left <= 0 and not is_part(within)):  # a link can lead back
+        if real in above or (left <= 0 and not is_part(within)):  # a link can lead back
             continue
-        seen.add(real)
         with contextlib.nullcontext() if is_part(within) else contextlib.suppress(OSError), os.scandir(real) as entries:
             for entry in entries:
                 name = f"{within}/{entry.name}".removeprefix("/")
                 left -= not is_part(within)
                 if entry.is_dir():
                     check_no_log(name, folder)
-                    waiting += [] if is_hidden(entry.name) else [name]
+                    waiting += [] if is_hidden(entry.name) else [(name, above | {real})]
                 elif entry.name.endswith(ENDING):
                     found.append(name)
     return found
