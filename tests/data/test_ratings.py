@@ -108,6 +108,19 @@ def test_columns_are_named_where_their_names_say_nothing(tmp_path):
         ratings(written(tmp_path, "user,item\na,x\n"), least=4)
 
 
+def test_settings_that_make_no_sense_are_named():
+    table = {"user": ["a"], "item": ["x"], "rating": [5]}
+    with pytest.raises(ValueError, match="expected two columns, of users and of items, got 'item' for both"):
+        ratings(table, user="item", least=4)
+    for wrong in ("4", float("nan")):
+        with pytest.raises(ValueError, match="least: expected a number, got"):
+            ratings(table, least=wrong)
+    with pytest.raises(ValueError, match="source: expected a path, a table of pandas, Arrow or polars, or a mapping"):
+        ratings([("a", "x")])
+    with pytest.raises(ValueError, match="column 'rating': expected numbers, got 'good' in row 0"):
+        ratings({**table, "rating": ["good"]}, least=4)
+
+
 def test_the_last_rating_by_its_date_counts(tmp_path):
     text = "user,item,rating,date\na,x,5,2024-02-01 10:00\na,x,1,2024-01-01\nb,y,5,2024-01-01\n"
     assert ratings(written(tmp_path, text), least=4).to_scipy().toarray().tolist() == [[1, 0], [0, 1]]

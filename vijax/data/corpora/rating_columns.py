@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 
 NONE = "none"
@@ -81,6 +83,12 @@ def roles_of(names: Sequence[str], named: Named, where: object, notes: Notes) ->
     """
     user = _named(named.user, "user", names, where) or _only(names, _is_user, "user", where)
     item = _named(named.item, "item", names, where) or _only(names, _is_item, "item", where)
+    if user == item:
+        raise fail(where, "two columns, of users and of items", f"{user!r} for both", f"{GIVE} user=... and item=...")
+    if named.least is not None and not (
+        isinstance(named.least, int | float | np.number) and named.least == named.least
+    ):
+        raise fail("least", "a number", repr(named.least), "give the lowest rating that counts as taken, such as 4")
     count = "" if named.count == NONE else _named(named.count, "count", names, where)
     taken = {user, item, count}
     left = [name for name in names if name and name not in taken]
