@@ -296,6 +296,8 @@ def _digest(data: Data) -> Iterator[Any]:
         for array in (table.x, table.y, table.groups):
             if array is not None:
                 yield np.ascontiguousarray(array, np.float64).data
+        if table.timed is not None:
+            yield np.ascontiguousarray(table.timed.rank, np.int64).data
         if isinstance(table, Sampled):
             yield from (array.data for array in table.whole.contents())
 
