@@ -74,6 +74,7 @@ def test_new_rows_that_lack_a_cell_have_empty_results_in_their_place(penguins, c
     rows = list(csv.DictReader(Path("run", "transformed.csv").read_text().splitlines()))
     assert [row["row"] for row in rows if row["component"] == ""] == ["3", "50"]
     assert [row["Species"] for row in rows] == [kind for kind in "abc" for _ in range(30)]
+    assert "<dt>Rows left out</dt><dd>2" in Path("run", "report.html").read_text()
     run = vi.load("run")
     new = {"Bill (mm)": [38.0, None, 48.0], "Flipper (mm)": [190.0, 200.0, 214.0]}
     found = run.transform(new)

@@ -79,6 +79,7 @@ def test_a_run_of_shuffled_rows_is_that_of_sorted_ones(tmp_path, monkeypatch, ca
     forecast = next(b for b in read_run(Path("shuffled")).shown if isinstance(b, blocks.Curves))
     assert (forecast.x_label, forecast.x[-1]) == ("time", 69.0)
 
+    assert "<dt>Order of rows</dt><dd>time" in Path("shuffled", "report.html").read_text()
     kept = json.loads(Path("shuffled", "columns.json").read_text())
     assert kept["order"] == {"columns": ["time"], "formats": ["number"]}
     Path("shuffled.csv").unlink()  # what was decided lies in the folder

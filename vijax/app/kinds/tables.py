@@ -267,6 +267,8 @@ def _facts(data: Data) -> dict[str, Any]:
         "classes": None if train.classes is None else list(train.classes),
         "missing": int(np.isnan(train.x).sum()),
         "held_out": out,
+        "order": None if train.timed is None else list(train.timed.order.columns),
+        "dropped": train.num_dropped,
     }
 
 
@@ -286,7 +288,13 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
     first, more = facts["columns"][:MOST_NAMED], len(facts["columns"]) > MOST_NAMED
     tiles["Columns"] = f"{len(facts['columns']):,} | {', '.join(first)}{', ...' if more else ''}"
     if facts["target"]:
-        tiles["Target"] = f"{facts['target']} | {' or '.join(facts['classes'] or ())}"
+        classes = facts["classes"]
+        tiles["Target"] = f"{facts['target']} | {f'{classes[1]} against {classes[0]}' if classes else ''}"
+    if facts.get("order"):
+        modelled = [name for name in facts["order"] if name in facts["columns"]]
+        tiles["Order of rows"] = f"{', '.join(facts['order'])} | {'modelled too' if modelled else 'not modelled'}"
+    if facts.get("dropped"):
+        tiles["Rows left out"] = f"{facts['dropped']:,} | they lack a cell"
     if facts["missing"]:
         tiles["Missing entries"] = f"{facts['missing']:,} | {held_out + ' among them' if entries else ''}"
     return tiles
@@ -298,6 +306,8 @@ def _digest(data: Data) -> Iterator[Any]:
         for array in (table.x, table.y, table.groups):
             if array is not None:
                 yield np.ascontiguousarray(array, np.float64).data
+        if table.timed is not None:
+            yield np.ascontiguousarray(table.timed.rank, np.int64).data
         if isinstance(table, Sampled):
             yield from (array.data for array in table.whole.contents())
 

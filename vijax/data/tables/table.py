@@ -62,6 +62,7 @@ class Table:
       group_kind: what the names of groups are, numbers or text, in the training rows.
       timed: the rows by their order in time; None where they are in that of the table.
       scaling: means and deviations by which x was standardised, or None.
+      num_dropped: how many rows were left out for a missing cell.
       decimal: the decimal sign of the file, where it is a text file and has one.
       notes: remarks for the user, such as on columns that are left out.
       origin: the file, and the places of the rows in it; None for a table in memory.
@@ -78,6 +79,7 @@ class Table:
     group_kind: LabelKind = "text"
     timed: Timed | None = None
     scaling: Scaling | None = None
+    num_dropped: int = 0
     decimal: str | None = None
     notes: tuple[str, ...] = ()
     origin: Origin | None = None
@@ -231,7 +233,8 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
                 remedy = f"leave the columns out that lack most cells: {_lacking(found, columns, where)}"
                 raise fail(where, "rows without a missing cell", "none", remedy)
             settled = choice._replace(columns=columns, drop=False, group_kind=group_kind)
-            return table_of(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
+            table = table_of(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
+            return dataclasses.replace(table, num_dropped=int((~whole).sum()))
     x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
     _check_values(x, columns, choice, where, at)
     if choice.unseen:
