@@ -1,4 +1,4 @@
-"""How much memory is free: data say how large they are before they are read, and some say too much."""
+"""Free memory, to which data are compared before they are read: some say that they are larger than they are."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _of_machine() -> int | None:
 
 
 def _of_container() -> int | None:
-    """What is left below the limit of a control group, version 2."""
+    """Bytes left below the limit of a control group, version 2."""
     group = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError, ValueError):
         return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
@@ -52,7 +52,7 @@ def _of_container() -> int | None:
 
 
 def _below_own_limit() -> int | None:
-    """What is left below a limit of the address space, as `ulimit -v` sets it."""
+    """Bytes left below a limit of the address space, as `ulimit -v` sets it."""
     if resource is None:
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)

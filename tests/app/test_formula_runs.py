@@ -1,6 +1,7 @@
 """Regressions by a formula on the command line: nothing of a file is run, and later rows are read as training was."""
 
 import csv
+import json
 import shutil
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 import vijax as vi
 from vijax.app.cli import main
 from vijax.app.page.pages import read_run
+from vijax.app.settings.config import load_config
+from vijax.data.schema.schema import Schema
 
 QUICK = ["held_out=0", "model.num_draws=100", "algorithm.max_gradients=400"]
 EVIL = "dataclasses.inspect.os.system('touch MARKER')"
@@ -22,6 +25,17 @@ def patients(tmp_path_factory):
     rows = [f"{10 * k + rng.normal():.3f},{x:.2f},{k + 1:03}" for k in range(8) for x in rng.normal(size=6)]
     path.write_text("y,x,patient\n" + "\n".join(rows) + "\n")
     return path
+
+
+def test_a_run_keeps_what_each_column_was_taken_for(run):
+    schema = Schema.from_json(json.loads((run / "schema.json").read_text()))
+    assert [(column.name, column.roles, column.kind) for column in schema.columns] == [
+        ("y", ("response",), "number"),
+        ("x", ("term",), "number"),
+        ("patient", ("group",), "label"),
+    ]
+    assert schema["patient"].levels.names == tuple(f"{k:03}" for k in range(1, 9))
+    assert schema == vi.load(run).fit.schema
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +123,6 @@ def test_the_header_of_a_table_runs_nothing_and_is_a_column(header, tmp_path, mo
             [f"{x:.3f}", f"g{i % 8}", f"{x + rng.normal():.3f}"] for i, x in enumerate(rng.normal(size=40))
         )
     assert main(["init", "glmm", "--data", "t.csv"]) == 0
-    from vijax.app.settings.config import load_config
-
     formula = load_config("t_glmm.toml").model.formula
     assert set(terms_in(parse(formula))) == {header, "y"}
     assert vi.glmm(formula, "t.csv").schema.names == ("y", header, "g")

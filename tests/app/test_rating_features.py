@@ -76,7 +76,9 @@ def test_users_who_took_nothing_and_items_that_nobody_took_are_recommended(run):
     text = (run / "summary.txt").read_text()
     assert "What is known of users" in text
     assert "What is known of items" in text
-    weights = vi.load(run).fit.state.hyper["user_weights"]
+    loaded = vi.load(run)
+    assert loaded.fit.vocabulary == loaded.vocabulary
+    weights = loaded.fit.state.hyper["user_weights"]
     assert weights.shape == (1, 2)  # text is no number
     assert np.ptp(weights) > 1
 
@@ -241,3 +243,11 @@ def test_the_page_of_rankings_speaks_of_no_nats(movies):
     assert page.count("nats") == 1  # of the bound
     (row,) = (line for line in summary.splitlines() if "this model" in line)
     assert float(row.split()[2]) == pytest.approx(score, abs=5e-4)  # what is hidden is the same
+
+
+def test_a_model_of_texts_does_not_take_users_for_texts(movies, capsys):
+    given = ["--data", str(movies / "ml.csv"), "--out", str(movies / "lda")]
+    assert main(["fit", "lda", *given]) == 2
+    said = capsys.readouterr().err
+    assert "expected a column of texts, got 'userId', 'movieId', 'rating', 'timestamp', which are of users" in said
+    assert "vijax fit hpf" in said

@@ -1,6 +1,7 @@
 """The page of a run: complete, self-contained, safe with any text."""
 
 import re
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from vijax.app.explorer.embedded import Explored, documents_of
 from vijax.app.explorer.words import words_of
 from vijax.app.page import blocks, charts
 from vijax.app.page.blocks import Table, Topics
+from vijax.app.page.pages import one_word_on_letters
 from vijax.app.page.report import Report, render
 from vijax.app.page.svg import nice_ticks
 from vijax.evaluate.metrics import OF_A_BOUND, Curves
@@ -147,3 +149,16 @@ def test_sentences_in_a_table_break_their_lines():
     assert '<td>verdict</td><td class="sentence">aaa' in said
     assert '<td class="number">' in said
     assert ".sentence { white-space: normal" in (Path(charts.__file__).parents[1] / "report.css").read_text()
+
+
+def test_letters_that_a_font_lacks_are_said_once():
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        with one_word_on_letters():
+            for letter in "कखग":
+                warnings.warn(f"Glyph {ord(letter)} missing from font(s) DejaVu Sans.", UserWarning, stacklevel=1)
+            warnings.warn("another", UserWarning, stacklevel=1)
+    said = [str(each.message) for each in given]
+    assert said[0] == "another"
+    assert len(said) == 2
+    assert said[1].startswith("The pictures in the folder figures have boxes in the place of some letters")

@@ -98,11 +98,13 @@ def written(model, data, *more):
 
 def test_a_table_is_looked_at(table):
     config, text = written("mixture", table)
-    assert config.data.columns == ("hours", "days", "visits")
+    assert config.data.columns == ("hours", "days", "visits", "gap")
+    assert config.data.missing == "drop"
+    assert "# 9 of 60 rows lack a cell, and are left out." in text
     assert config.data.standardise
     assert config.model.emission.name == "full_gaussian"
     assert "#   gap: numbers from " in text
-    assert "# Left out: id: identifies the rows; school: text, 5 different; passed: text, 2 different; gap: " in text
+    assert "# Left out: id: identifies the rows; school: text, 5 different; passed: text, 2 different." in text
 
 
 @pytest.mark.parametrize(

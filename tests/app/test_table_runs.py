@@ -10,9 +10,11 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
+from vijax.app.kinds.tables import load_table
 from vijax.app.page.pages import read_run
 from vijax.app.runs.recorder import Recorder
 from vijax.app.runs.run_folder import read_run_config
+from vijax.app.settings.config import load_config
 
 CONFIG = """
 [data]
@@ -245,3 +247,26 @@ def test_wrong_input_gives_one_clear_line_and_code_2(command, fragments, inputs,
 
 def out_of(command, inputs):
     return ["--out", str(inputs / "none")] if command.startswith("fit") else []
+
+
+@pytest.mark.parametrize("sample", [200, 1_000_000], ids=["by parts", "held"])
+def test_a_folder_of_parquet_files_of_two_types_is_scaled_and_held_out_as_it_is(sample, tmp_path):
+    """Fractions after whole numbers were cut to 0: held-out rows and the scale of all were those of other numbers."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng = np.random.default_rng(0)
+    whole, parts = rng.integers(0, 2, 300), rng.normal(0.5, 0.2, 300)
+    for i, values in enumerate((whole, parts)):
+        more = {"z": np.arange(300.0), "__index_level_0__": np.arange(300)}
+        parquet.write_table(arrow.table({"a": values, **more}), tmp_path / f"{i}.parquet", row_group_size=70)
+    said = {"path": json.dumps(str(tmp_path)), "held_out": 0.25, "standardise": "true", "sample": sample}
+    given = [f"data.{name}={value}" for name, value in said.items()]
+    data = load_table(load_config("mixture", [*given, "algorithm.name=svi", "fit.batch_size=50"]))
+    assert data.train.columns == ("a", "z")
+    assert any("'__index_level_0__' is left out" in note for note in data.train.notes)
+    unscaled = [part.x * data.train.scaling.deviation + data.train.scaling.mean for part in data.parts]
+    taken = np.concatenate([part[:, 0] for part in unscaled])
+    known = np.concatenate([whole, parts])
+    distance = np.abs(taken[:, None] - known).min(1)
+    assert distance.max() < 1e-12
+    assert 0.3 < np.mean(np.isin(np.round(taken, 9), (0, 1))) < 0.7
+    assert data.train.scaling.mean[0] == pytest.approx(0.5, abs=0.1)

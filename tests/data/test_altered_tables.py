@@ -37,7 +37,8 @@ def test_columns_left_out_are_noted(tmp_path):
     assert found.columns == ("a",)
     assert found.notes == (
         "A column without a name (column 1) is left out: give it one to have it read.",
-        "The column 'price' is left out: '$1,200' in line 2 is not a number.",
+        "The column 'price' is left out: '$1,200' in line 2 is not a number. Its cells look like numbers with signs: "
+        "write 1200 for '$1,200' to have it read.",
         "The column 'ticket' is left out: 'A7' in line 2 is not a number, though 1 of its 3 cells are.",
         "The column 'kind' is left out: 'x' in line 2 is not a number.",
     )

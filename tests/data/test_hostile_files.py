@@ -162,6 +162,58 @@ def test_the_memory_that_a_sheet_may_take_grows_with_what_is_in_it(calm):
     assert most_memory(Packed(100 * MIB, 100 << 30)) == int(0.8 * (8 << 30))
 
 
+def test_a_limit_is_one_where_no_memory_is_free(monkeypatch):
+    """0 would be none."""
+    monkeypatch.setattr(sheets, "free_bytes", lambda: 0)
+    assert most_memory(Packed(1000, 1000)) == 1 << 29
+
+
+def test_a_program_that_cannot_start_another_reads_sheets_itself(tmp_path, monkeypatch, calm):
+    """A frozen one would start itself."""
+    pytest.importorskip("python_calamine")
+    monkeypatch.setattr(sheets.sys, "frozen", True, raising=False)
+    monkeypatch.setattr(sheets.subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
+    path = spreadsheets.xlsx(tmp_path / "a.xlsx", {"A1": "x", "A2": 1})
+    assert sheet_of(path).rows == [["x"], [1]]
+    far_xlsx(path)
+    with pytest.raises(DataError, match="up to the cell XFD1048576"):
+        sheet_of(path)
+    path.write_bytes(b"no")
+    with pytest.raises(DataError, match=r"a.xlsx: expected a whole spreadsheet"):
+        sheet_of(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes")
+def test_names_of_files_may_be_any_bytes(tmp_path, monkeypatch):
+    pytest.importorskip("python_calamine")
+    monkeypatch.chdir(tmp_path)
+    for name in (b"-x.xlsx", b"a b\n.xlsx", b"caf\xe9.xlsx", "größe \U0001f600.xlsx".encode(), b"--help.xlsx"):
+        path = Path(os.fsdecode(name))
+        spreadsheets.xlsx(tmp_path / path, {"A1": "x", "A2": 1})
+        assert sheet_of(path).rows == [["x"], [1]]
+
+
+def test_a_long_text_that_many_cells_share_is_no_end_of_this_process(tmp_path, calm):
+    """30,000 letters in 60,000 cells, from 10 kB: 1.8 GB as Python has them."""
+    pytest.importorskip("python_calamine")
+    if not sheets.CAN_LIMIT:
+        pytest.skip("memory is limited on Linux")
+    path = spreadsheets.xlsx(tmp_path / "a.xlsx", {"A1": "x"})
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    rows = "".join(f'<row r="{row}"><c t="s"><v>0</v></c></row>' for row in range(1, 60_001))
+    head = f'<worksheet xmlns="{spreadsheets.SHEET}"><sheetData>'
+    parts["xl/worksheets/s1.xml"] = f"{head}{rows}</sheetData></worksheet>".encode()
+    parts["xl/sharedStrings.xml"] = f'<sst xmlns="{spreadsheets.SHEET}"><si><t>{"x" * 30_000}</t></si></sst>'.encode()
+    link = f'<Relationship Id="r2" Type="{spreadsheets.KINDS}/sharedStrings" Target="sharedStrings.xml"/></Rel'
+    parts["xl/_rels/workbook.xml.rels"] = parts["xl/_rels/workbook.xml.rels"].replace(b"</Rel", link.encode())
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    with pytest.raises(DataError, match=r"a.xlsx: expected a spreadsheet that is read in 1.* of memory, got one that"):
+        sheet_of(path)
+
+
 def test_a_zip_is_not_believed_beyond_what_can_be_packed_in_it(tmp_path):
     path = spreadsheets.xlsx(tmp_path / "a.xlsx", {"A1": 1})
     raw = bytearray(path.read_bytes())
@@ -453,6 +505,28 @@ def test_a_file_with_fewer_rows_than_it_says_is_refused(kind, tmp_path):
     path = lying(tmp_path / "a.parquet", make(), 20_000)
     with pytest.raises(DataError, match=r"a.parquet.*: expected 20,000 rows, as it says, got 12,345"):
         reads(path)
+
+
+UNPACKED = {
+    "texts": ({"text": ["x" * (4 * MIB)] * 4}, lambda path: read(path, text=ALL)),
+    "table": ({"text": ["x" * (4 * MIB)] * 4}, read_columns),
+    "counts": ({"ids": [[0] * 2_000_000], "counts": [[1] * 2_000_000]}, read),
+    "shards": ({"ids": [[0] * 2_000_000], "counts": [[1] * 2_000_000]}, shards),
+    "rows": ({"x": np.zeros(2_000_000)}, rows),
+}
+
+
+@pytest.mark.parametrize("kind", UNPACKED)
+def test_a_row_group_that_unpacks_to_more_than_memory_is_refused(kind, tmp_path, monkeypatch):
+    """A few kB that are 16 MB, honestly."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns, reads = UNPACKED[kind]
+    path = tmp_path / "a.parquet"
+    parquet.write_table(arrow.table(columns), path, compression="zstd", use_dictionary=kind not in ("texts", "table"))
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr(sys.modules["vijax.data.reading.parquet_values"], "free_bytes", lambda: 7 * MIB)
+    with pytest.raises(DataError, match=r"a.parquet: expected rows that fit in memory, got .* where 7 MiB are free"):
+        reads(str(path))
 
 
 def test_a_text_that_comes_again_and_again_is_in_memory_once(tmp_path):

@@ -123,6 +123,20 @@ def test_folders_that_are_no_parts_are_refused_and_not_left_out(name, reads, tmp
         reads(str(fill(tmp_path, files)))
 
 
+@pytest.mark.parametrize("log", ["_delta_log", ".hoodie"])
+def test_a_table_whose_files_are_of_several_versions_is_refused(log, tmp_path):
+    """Rows that were deleted since would be read."""
+    fill(tmp_path / "t", {"a.parquet": {"x": [1]}, "b.parquet": {"x": [2]}, f"{log}/0.json": b"{}"})
+    store = fsspec.filesystem("memory")
+    store.pipe(f"/versions/{log}/0.json", b"{}")
+    try:
+        for source in (tmp_path / "t", "memory://versions"):
+            with pytest.raises(DataError, match=f"whose {log} says which files count"):
+                vi.data.rows(source)
+    finally:
+        store.rm("/versions", recursive=True)
+
+
 def test_files_that_are_no_part_are_left_out(tmp_path):
     fill(tmp_path, {"part-0.parquet": {"x": [1.0, 2.0]}, "part-1.parquet": {"x": [3.0]}} | BESIDE)
     columns, _, matrix = everything(tmp_path)
@@ -148,6 +162,13 @@ def test_words_beside_texts_are_no_document(within, tmp_path):
     beside = columns_beside(tmp_path, None)
     assert beside["stars"] == [3, 4]
     assert beside.get("lang", ["1", "1"]) == ["1", "1"]
+
+
+def test_texts_that_lie_beside_files_of_parquet_are_told_to_be_left_out(tmp_path):
+    fill(tmp_path, {"a.parquet": {"text": ["one word", "two words"]}, "b.txt": b"three", "vocabulary.txt": b"four"})
+    corpus = read(tmp_path, text=ALL)
+    assert corpus.num_documents == 2
+    assert "Files beside those of Parquet are not read: 'b.txt'." in corpus.notes
 
 
 def test_hidden_files_among_texts_are_left_out_and_counted(tmp_path):

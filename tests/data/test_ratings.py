@@ -100,6 +100,8 @@ def test_columns_are_named_where_their_names_say_nothing(tmp_path):
     assert corpus.notes[0] == "Not read: the column 'day'."
     with pytest.raises(ValueError, match=r"expected the column 'whom' \(user\), got none.*did you mean 'who'"):
         ratings(path, user="whom", item="what")
+    exact = read(written(tmp_path, "user_id,user,item,item_name,item_id\n1,a,x,y,z\n"))
+    assert (exact.titles, exact.vocabulary) == (("a",), ("x",))
     with pytest.raises(ValueError, match="expected the columns user and item, got 'user_id', 'customer' for user"):
         read(written(tmp_path, "user_id,customer,item\na,b,x\n"))
     with pytest.raises(ValueError, match="expected a column of ratings or counts to compare with it, got none"):
@@ -137,6 +139,15 @@ def test_tables_of_every_kind_are_read_alike(library, tmp_path):
     corpus = read(source)
     assert (corpus.titles, corpus.vocabulary) == (("007", "7"), ("1", "2"))
     np.testing.assert_array_equal(corpus.to_scipy().toarray(), [[4, 0], [0, 2]])
+
+
+def test_names_are_on_one_line(tmp_path):
+    corpus = read(written(tmp_path, 'user,item\na,"The\r\nsea"\nb,x\n'))
+    assert corpus.vocabulary == ("The sea", "x")
+    assert "Line breaks in names are read as blanks, as in 'The\\nsea'." in corpus.notes
+    assert read(corpus.save(tmp_path / "kept")).vocabulary == corpus.vocabulary
+    with pytest.raises(ValueError, match="column 'item': expected names that differ in more than line breaks"):
+        read({"user": ["a", "b"], "item": ["The\nsea", "The sea"]})
 
 
 def test_a_missing_user_in_memory_is_named():

@@ -90,6 +90,45 @@ def test_a_store_is_asked_again_and_then_named(memory, monkeypatch, fault, times
         found.read(found.blocks[0])
 
 
+class NoCredentialsError(Exception):
+    """As botocore's, which is no OSError."""
+
+    def __init__(self):
+        super().__init__("Unable to locate credentials")
+
+
+REFUSALS = {
+    "none": (NoCredentialsError(), "credentials that the store takes, got none, or such as it refuses: NoCredentials"),
+    "wrong": (OSError("An error occurred (InvalidAccessKeyId) when calling GetObject"), "InvalidAccessKeyId"),
+    "expired": (RuntimeError("ExpiredToken: the provided token has expired"), "ExpiredToken"),
+    "no right": (PermissionError("Forbidden"), "a file that may be read, got PermissionError"),
+}
+
+
+@pytest.mark.parametrize("kind", ["none", "wrong", "expired", "no right"])
+def test_a_store_without_credentials_is_not_asked_again_and_says_so(memory, monkeypatch, kind):
+    """It was asked four times, and advised to try later."""
+    refusal, message = REFUSALS[kind]
+    found = rows("memory://rows", "a")
+    times = []
+
+    def opened(self, path, *arguments, **how):
+        times.append(path)
+        raise refusal
+
+    monkeypatch.setattr(type(memory), "open", opened)
+    with pytest.raises(DataError, match=f"part-0.parquet: expected .*{message}.*credentials .as fsspec takes them"):
+        found.read(found.blocks[0])
+    assert len(times) == 1
+
+
+def test_what_gives_credentials_is_said_by_store(monkeypatch):
+    monkeypatch.setattr(store, "_store_of", lambda address: (_ for _ in ()).throw(NoCredentialsError()))
+    for kind, remedy in {"s3": "AWS_ACCESS_KEY_ID", "gs": "gcloud auth", "az": "AZURE_STORAGE_ACCOUNT_KEY"}.items():
+        with pytest.raises(DataError, match=f"To mend it: give credentials .*{remedy}"):
+            rows(f"{kind}://bucket/folder")
+
+
 class Hung:
     """A file that does not answer."""
 

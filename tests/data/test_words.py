@@ -86,6 +86,7 @@ def test_a_pattern_of_the_user_has_marks_and_leaves_markup():
     assert corpus.vocabulary == ("b", "ok", "गेहूँ")
     assert corpus.notes[0].startswith("The texts have HTML tags or entities, or addresses of the web or of e-mail, and")
     assert words_by(r"x(\d)")("x1 y2 x3") == ["1", "3"]
+    assert words_by("[^;]+")("one\n two;three") == ["one two", "three"]
     with pytest.raises(DataError, match=r"token_pattern: expected one group \(\.\.\.\) or none, got 2 in"):
         words_by("(a)(b)")
 
@@ -162,3 +163,15 @@ def test_languages_whose_lists_have_quotes_or_a_wrong_encoding_are_found():
 def test_init_finds_the_column_of_texts_in_any_script(tmp_path):
     (tmp_path / "t.csv").write_text("name,body\nabc defg,किसान खेत में गेहूँ\nhij,सरकार ने किसानों के\n", encoding="utf-8")
     assert _text_column(str(tmp_path / "t.csv"), DocumentData()) == "body"
+
+
+def test_texts_without_a_word_are_an_error_in_the_words_of_either_interface(tmp_path, capsys):
+    with pytest.raises(DataError, match=r"expected documents with words, got 2 empty documents.*stop_words=None"):
+        prepare([("a", "http://shop.org"), ("b", "of the")], tmp_path / "shards")
+    pytest.importorskip("tyro")
+    from vijax.app.cli import main
+
+    (tmp_path / "t.txt").write_text("http://shop.org\nof the\n")
+    assert main(["fit", "lda", "--data", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert r"--set 'data.token_pattern=\w+' to keep short ones, --set data.stop_words=none" in said

@@ -1,5 +1,6 @@
 """Regressions by a formula: the same thing said differently, names that others have, groups that are new."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -176,3 +177,22 @@ def test_the_schema_says_what_each_column_was_taken_for():
         ("g", ("group",), "label"),
     ]
     assert schema["g"].levels.names == ("0", "1", "2", "3", "4", "5")
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [("y ~ x * h + (x | g)", "gaussian"), ("c ~ x + h + (1 | g)", "negativebinomial"), ("h ~ x", "categorical")],
+)
+def test_a_row_is_predicted_alike_alone_and_among_others(text, family):
+    """To the last bit, of groups that are new too; rows of one new group share its effects."""
+    table = {**TABLE, "h": np.array(list("uvw"))[np.arange(N) // 20], "c": RNG.poisson(3.0, N)}
+    model = vi.glmm(text, table, family)
+    fit = vi.fit(vi.ngvi(model), model.data, num_steps=2, key=jax.random.key(0))
+    rows = {"x": np.linspace(-1, 1, 9), "h": ["u", "v", "w"] * 3, "g": [0, 5, 77, "A", 2, 77, "A", 1, "B"]}
+    whole = model.predict(fit, rows, key=jax.random.key(1), num_draws=20)
+    for order in ([4], [2], [8, 7, 6, 5, 4, 3, 2, 1, 0], [5, 2]):
+        part = {name: [column[i] for i in order] for name, column in rows.items()}
+        some = model.predict(fit, part, key=jax.random.key(1), num_draws=20)
+        for name in ("mean", "sd", "low", "high", "lowest", "highest", "response_sd"):
+            if getattr(whole, name) is not None:
+                np.testing.assert_array_equal(getattr(some, name), getattr(whole, name)[order])

@@ -9,6 +9,7 @@ import pytest
 from scipy.special import betaln, digamma, gammaln, logsumexp
 
 import vijax as vi
+from vijax.models.factors.block_numbers import Logs, Sums, numbered
 from vijax.models.factors.stochastic_block_model import rates_matrix, stochastic_block_model
 from vijax.reference import gibbs
 from vijax.reference.log_joint import log_joint
@@ -214,3 +215,49 @@ def test_planted_blocks_of_200_nodes_are_found(edges, directed):
     rates = np.asarray(rates_matrix(fit.posterior["rates"].mean()))
     np.testing.assert_allclose(np.diag(rates), inside, rtol=0.15)
     np.testing.assert_allclose(rates[~np.eye(4, dtype=bool)], outside, rtol=0.35)
+
+
+# --- the numbers of blocks --------------------------------------------------------------------------------------------
+UNEVEN = np.array([[0.8, 0.1, 0.05], [0.1, 0.6, 0.1], [0.05, 0.1, 0.4]])
+
+
+def uneven_graph():
+    """Three blocks of twelve nodes, each as dense as no other."""
+    blocks = np.repeat(np.arange(3), 12)
+    edges = np.random.default_rng(0).random((36, 36)) < UNEVEN[blocks][:, blocks]
+    return (np.triu(edges, 1) + np.triu(edges, 1).T).astype(float)
+
+
+def test_nodes_in_another_order_are_in_the_same_blocks():
+    """Of a fit that has not seen the graph in this order: its blocks have the numbers of the fit's rates."""
+    y = uneven_graph()
+    fit = vi.fit(vi.cavi(stochastic_block_model(3)), y[None], num_steps=20, key=KEY)
+    blocks = np.asarray(fit.locals(y[None], key=KEY)["z"].mode()[0])
+    assert len(set(blocks)) == 3
+    for seed in range(6):
+        order = np.random.default_rng(seed).permutation(36)
+        other = fit.locals(y[order][:, order][None], key=KEY)["z"].mode()[0]
+        np.testing.assert_array_equal(other, blocks[order])
+
+
+def test_blocks_of_several_graphs_have_the_same_numbers():
+    """One graph twice, its nodes in two orders: the rates are those of one of them."""
+    y = uneven_graph()
+    order = np.random.default_rng(1).permutation(36)
+    graphs = np.stack([y, y[order][:, order]])
+    one, two = (vi.fit(vi.cavi(stochastic_block_model(3)), g, num_steps=40, key=KEY) for g in (graphs[:1], graphs))
+    blocks = np.asarray(two.locals(graphs, key=KEY)["z"].mode())
+    np.testing.assert_array_equal(blocks[1], blocks[0][order])
+    own, both = (np.sort(np.diagonal(rates_matrix(fit.posterior["rates"].mean()))) for fit in (one, two))
+    np.testing.assert_allclose(both, own, atol=0.02)
+
+
+@pytest.mark.parametrize("size", [3, 9])
+def test_numbers_of_blocks_are_found_again(size):
+    """Of all permutations, and of too many to try them all."""
+    rng = np.random.default_rng(size)
+    rates, order = rng.uniform(0.05, 0.95, (size, size)), rng.permutation(size)
+    logs = Logs(np.log(rates / (1 - rates)), np.log1p(-rates), np.zeros(size))
+    pairs = np.full((size, size), 100.0)
+    sums = Sums(100.0 * rates[order][:, order], pairs, np.full(size, 10.0))
+    np.testing.assert_array_equal(jax.jit(numbered)(sums, logs), order)

@@ -470,3 +470,38 @@ def test_the_processes_of_no_cluster_are_asked_for(monkeypatch):
         ValueError, match=r"^coordinator: expected a cluster that JAX detects.*num_processes=2, .*must be defined"
     ):
         vi.scale.initialize(num_processes=2)
+
+
+WRONG = ["10.0.0.1", "host", "host:", ":1234", "host:port", "host:0", "host:65536", "::1", "::1:1234", "", "a:1:2"]
+
+
+@pytest.mark.parametrize("address", WRONG)
+def test_an_address_without_a_port_is_refused_before_jax_reads_it(address, monkeypatch):
+    """JAX ended with an IndexError."""
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **__: pytest.fail("JAX was asked"))
+    with pytest.raises(
+        ValueError, match=r"^coordinator: expected an address and a port, HOST:PORT, got '.*10.0.0.1:1234"
+    ):
+        vi.scale.initialize(address, 2, 0)
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", address or "host")
+    with pytest.raises(ValueError, match=r"^JAX_COORDINATOR_ADDRESS: expected an address and a port"):
+        vi.scale.initialize(num_processes=2, process_id=0)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:1234", "host.example:65535", "[::1]:1234"])
+def test_addresses_with_a_port_are_taken(address, monkeypatch):
+    asked = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *given, **more: asked.append(given))
+    vi.scale.initialize(address, 2, 0)
+    assert asked == [(address, 2, 0)]
+
+
+@pytest.mark.parametrize("command", [["fit", "lda"], ["resume", "runs/lda-1"]])
+@pytest.mark.parametrize("option", [["--coordinator", "h:1"], ["--num-processes", "2"], ["--process-id", "0"]])
+def test_an_option_of_several_processes_needs_the_word_that_there_are_several(command, option, capsys):
+    """Alone it was passed over."""
+    pytest.importorskip("tyro")
+    from vijax.app.cli import main
+
+    assert main([*command, *option]) == 2
+    assert f"{option[0]}: expected --distributed beside it" in capsys.readouterr().err

@@ -56,6 +56,7 @@ def fit(
 
         of = coordinator, num_processes, process_id, devices, initialization_timeout
         return _end_of_team(*fit_together(config, set, data, out, of))
+    _check_alone(coordinator=coordinator, num_processes=num_processes, process_id=process_id)
     set = set if devices is None else (*set, f"fit.devices={devices}")
     if sweep is not None:
         from vijax.app.runs.sweep import sweep as sweep_over
@@ -66,6 +67,14 @@ def fit(
     from vijax.app.settings.config import load_config
 
     return _end(start(load_config(config, set, data), out))
+
+
+def _check_alone(**given: object) -> None:
+    """Raises ValueError where an option of several processes is given, and nothing says that there are several."""
+    for name, value in given.items():
+        if value is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option}: expected --distributed beside it, got {value} without it; add --distributed")
 
 
 def resume(
@@ -97,6 +106,7 @@ def resume(
 
         of = coordinator, num_processes, process_id, devices, initialization_timeout
         return _end_of_team(*resume_together(run, of))
+    _check_alone(coordinator=coordinator, num_processes=num_processes, process_id=process_id)
     from vijax.app.runs.run import resume
     from vijax.app.runs.sweep import is_sweep, resume_sweep
     from vijax.app.runs.team import Alone

@@ -16,7 +16,7 @@ Your own numbers: a .csv, .tsv, .parquet, .npy or .npz table; clusters, hidden M
 Gaussian processes and others, each of which comes with a configuration (vijax configs) and data to try it on
 
     vijax fit mixture
-    vijax fit mixture --data flowers.csv --set num_components=3 standardise=true
+    vijax fit mixture --data flowers.csv --set num_components=3
     vijax fit logistic_regression --data patients.csv --set data.target=ill
 
 How many topics, components, states? A run for each value, on data that are read once, and a table of held-out scores

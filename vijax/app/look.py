@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,16 +15,16 @@ import numpy as np
 from vijax.app.kinds.assemble import FULL_DATA
 from vijax.app.kinds.documents import load_documents
 from vijax.app.kinds.rating_tables import has_ratings, liked
-from vijax.app.kinds.tables import are_wide
 from vijax.app.settings.sections import dialect_of
 from vijax.app.settings.typed_toml import ConfigError, flatten
 from vijax.data.formulas.tokens import quoted
 from vijax.data.read import guess_format
-from vijax.data.reading.checks import Notes, nearest
+from vijax.data.reading.checks import DataError, Notes, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import kind_of
-from vijax.data.tables.columns import are_missing, as_numbers, not_numbers
-from vijax.data.tables.table import OF_NUMBERS
+from vijax.data.tables.columns import Columns, are_missing, as_numbers, name_of, not_numbers, row_name
+from vijax.data.tables.order import find_order, is_called_a_time
+from vijax.data.tables.table import OF_NUMBERS, hint_of
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
 from vijax.data.texts.words import normalised, words_of
@@ -62,6 +63,9 @@ class Column(NamedTuple):
       distinct: number of different values.
       missing: number of missing values.
       number: number of rows.
+      lacks: a mask of the rows where its value is missing.
+      labels: of a column of at most `MOST_CLASSES` values, these as they are written, in order; else none.
+      hint: what to do where its text would be numbers but for signs in them.
     """
 
     name: str
@@ -69,11 +73,17 @@ class Column(NamedTuple):
     distinct: int
     missing: int
     number: int
+    lacks: np.ndarray
+    labels: tuple[str, ...] = ()
+    hint: str = ""
 
     @property
     def counts(self) -> bool:
-        """True where all values are 0, 1, 2, ..."""
-        return self.values is not None and not self.missing and bool(np.all(_whole(self.values) & (self.values >= 0)))
+        """True where all values that are there are 0, 1, 2, ..."""
+        if self.values is None:
+            return False
+        there = self.values[~np.isnan(self.values)]
+        return bool(np.all(_whole(there) & (there >= 0)))
 
     @property
     def binary(self) -> bool:
@@ -81,16 +91,40 @@ class Column(NamedTuple):
         return self.values is not None and bool(np.isin(self.values, (0.0, 1.0)).all())
 
     @property
+    def is_constant(self) -> bool:
+        """True where all values are equal."""
+        return self.distinct == 1 and self.number > 1
+
+    @property
     def identifies(self) -> bool:
         """True where it numbers the rows, or names each of them."""
         unique = self.distinct == self.number > 2
-        return unique and (self.values is None or (not self.missing and bool(np.all(_whole(self.values)))))
+        if unique and self.values is None:
+            return True
+        if self.values is None or self.missing or not np.all(_whole(self.values)):
+            return False
+        return unique or self.numbers_rows or self.is_called_an_id
+
+    @property
+    def numbers_rows(self) -> bool:
+        """True of whole numbers that go up by one from row to row, and begin again from a smallest one now and then."""
+        if self.values is None or self.missing or self.number < 4:
+            return False
+        steps = np.diff(self.values)
+        jumps = self.values[1:][steps != 1]
+        begins = bool(np.all(jumps == self.values[0])) and self.values[0] == self.values.min()
+        return begins and len(jumps) <= self.number / 4
+
+    @property
+    def is_called_an_id(self) -> bool:
+        """True where whole numbers of many values have the name of an identifier."""
+        return self.distinct > self.number / 2 and bool(set(words_of_name(self.name)) & IDS)
 
     def suits(self, kind: str) -> bool:
         """True where it could be a target of this kind."""
         if kind == "binary":
-            return self.distinct == 2 and not self.missing
-        if self.values is None or self.missing or self.distinct < 3 or self.identifies:
+            return self.distinct == 2
+        if self.values is None or self.distinct < 3 or self.identifies:
             return False
         return self.counts if kind == "count" else True
 
@@ -98,21 +132,35 @@ class Column(NamedTuple):
         if self.identifies:
             return f"{self.name}: identifies the rows"
         missing = f", {self.missing:,} missing" if self.missing else ""
+        if self.is_constant:
+            only = self.labels[0] if self.labels else ""
+            return f"{self.name}: the same in all rows, {only}{missing}"
         if self.values is None:
-            return f"{self.name}: text, {self.distinct:,} different{missing}"
+            return f"{self.name}: text, {self.distinct:,} different{missing}{self.hint.rstrip('.')}"
         low, high = np.nanmin(self.values), np.nanmax(self.values)
         return f"{self.name}: numbers from {low:.4g} to {high:.4g}, {self.distinct:,} different{missing}"
+
+
+IDS = frozenset(["id", "ids", "no", "nr", "number", "index", "idx", "rowname", "rownames", "serial", "key", "uuid"])
+
+
+def words_of_name(name: str) -> list[str]:
+    """The words of a column's name, in small letters.
+
+    >>> words_of_name("Sample Number"), words_of_name("userId"), words_of_name("is_churned")
+    (['sample', 'number'], ['user', 'id'], ['is', 'churned'])
+    """
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]+", name)]
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
     return values == np.floor(values)
 
 
-def _columns_at(data: str, begun: Any) -> tuple[list[Column], list[str]]:
+def _columns_at(data: str, begun: Any) -> tuple[Columns, list[str]]:
     """The columns of a table, in their order, and remarks on the way in which it is written."""
     notes = Notes()
-    found = read_columns(data, dialect=dialect_of(begun.data), notes=notes)
-    return [_column(name, values) for name, values in found.items()], [*notes.texts()]
+    return read_columns(data, dialect=dialect_of(begun.data), notes=notes), [*notes.texts()]
 
 
 def _said(found: list[Column], said: Mapping[str, Any], key: str, data: str) -> list[Column]:
@@ -131,48 +179,128 @@ def _column(name: str, values: np.ndarray) -> Column:
     numbers = None if text else as_numbers(values)
     missing = are_missing(values) if numbers is None else np.isnan(numbers)
     known = (values if numbers is None else numbers)[~missing]
-    distinct = len(set(map(str, known.tolist())))
-    return Column(name, numbers if len(known) else None, distinct, int(missing.sum()), len(values))
+    different = set(map(name_of, known.tolist()))
+    labels = tuple(sorted(different)) if len(different) <= MOST_CLASSES else ()
+    hint = hint_of(values) if text else ""
+    given = numbers if len(known) else None
+    return Column(name, given, len(different), int(missing.sum()), len(values), missing, labels, hint)
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
 def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
     """The probable target, group and other columns of a table, and settings that suit them. Those that the user has
     said are taken as they are."""
-    found, notes = _columns_at(data, begun)
+    raw, notes = _columns_at(data, begun)
+    found = [_column(name, values) for name, values in raw.items()]
     known = flatten(begun)
     if "model.formula" in known:
         return _of_formula(found, [*_facts(found), *notes], data, said)
     kind = listing.target(begun.model) if listing.target is not None and "model.image" not in known else None
     named = {name: _said(found, said, f"data.{name}", data) for name in ("target", "group", "columns")}
-    target = _target(named["target"] or found, kind, data, listing.name) if kind else None
+    target, why_target = _target(named["target"], found, kind, data, listing.name) if kind else (None, "")
     others = named["group"] or [c for c in found if c is not target]
+    in_time = _times(raw, named, target, said, data) if listing.in_time else ()
+    others = [c for c in others if c.name not in in_time and (named["group"] or not is_called_a_time(c.name))]
     group = _group(others, bool(named["group"])) if listing.wants_group else None
-    left = [c for c in named["columns"] or found if c not in (target, group)]
-    columns = [c for c in left if c.values is not None and not c.identifies and (listing.missing or not c.missing)]
+    if group is not None and in_time and not named["group"] and not _names_sequences(group, raw[group.name]):
+        group = None  # times tell all rows apart, and such a column says something of each
+    if listing.in_time and not named["group"]:
+        in_time = _times(raw, {**named, "group": [group] if group else []}, target, said, data)
+    left = [c for c in named["columns"] or found if c not in (target, group) and c.name not in in_time]
+    columns = [c for c in left if c.values is not None and not c.identifies and not c.is_constant]
+    columns, lost = _with_cells(columns, [c for c in (target, group) if c], listing)
     columns = named["columns"] or columns
     if not columns:
         raise ConfigError(f"{data}: no column of numbers is left to learn from: {'; '.join(map(str, found))}")
     settings: dict[str, Any] = {"data.columns": [c.name for c in columns]}
     unused = "; ".join([str(c) for c in left if c not in columns][:MOST_LISTED])
     why = {"data.columns": f"Left out: {unused}."} if unused else {}
+    if in_time:
+        settings["data.order"] = in_time[0] if len(in_time) == 1 else list(in_time)
+        why["data.order"] = "The time of each row; it is not modelled."
     if target is not None and kind:
         settings["data.target"] = target.name
-        why["data.target"] = f"The last column of {KINDS[kind]}; name another if it is not the one."
+        why["data.target"] = why_target
     if group is not None:
         settings["data.group"] = group.name
         why["data.group"] = f"{group.distinct:,} different in {group.number:,} rows."
+    lost = _lost([*columns, *(c for c in (target, group) if c)]) if named["columns"] else lost
+    if lost.any() and not (listing.in_time and not listing.unseen):
+        settings["data.missing"] = "drop"
+        what = "steps lack a cell, and count as not seen" if listing.in_time else "rows lack a cell, and are left out"
+        why["data.missing"] = f"{int(lost.sum()):,} of {len(lost):,} {what}."
     units = group.distinct if group else 1 if listing.wants_group else found[0].number
     settings["data.held_out"] = 0.0 if units == 1 else 0.1 if units >= 10 else -(-100 // units) / 100
     if listing.wants_group and group is None:
         why["data.held_out"] = "No column looks like groups, and so all rows are one."
     settings |= _emission(columns, known) | _networks(columns, known)
-    if not all(column.counts for column in columns):
-        deviations = np.array([np.nanstd(c.values) for c in columns if c.values is not None])
-        settings["data.standardise"] = are_wide(deviations)
     if known["fit.batch_size"] is not None:
         settings["fit.batch_size"] = min(known["fit.batch_size"], max(1, found[0].number // 4))
     return Look([*_facts(found), *notes], settings, why, WITHOUT)
+
+
+UNITS = frozenset(
+    {
+        "sequence", "series", "group", "subject", "animal", "patient", "person", "participant", "user", "unit",
+        "device", "sensor", "station", "site", "case", "track", "run", "trial", "session",
+    }
+)  # fmt: skip
+"""Words that columns of sequences are called by."""
+
+
+def _names_sequences(column: Column, values: np.ndarray) -> bool:
+    """True where the rows of each value stand together, and it is text or has the name of an identifier."""
+    if column.values is not None and not set(words_of_name(column.name)) & (UNITS | IDS):
+        return False
+    codes = np.unique([name_of(value) for value in values.tolist()], return_inverse=True)[1]
+    return int(np.sum(np.diff(codes) != 0)) == int(codes.max())
+
+
+def _times(
+    raw: Mapping[str, np.ndarray], named: Mapping[str, list[Column]], target: Column | None, said: Any, data: str
+) -> tuple[str, ...]:
+    """The columns that order rows in time; those that the user has said, or that a fit would find."""
+    if "data.order" in said:
+        given: Any = said["data.order"]
+        return () if given == "none" else (given,) if isinstance(given, str) else tuple(given)
+    group = named["group"][0].name if named["group"] else None
+    groups = None
+    if group is not None:
+        groups = np.unique([name_of(value) for value in raw[group].tolist()], return_inverse=True)[1]
+    apart = (group, target.name if target else None)
+    columns = [c.name for c in named["columns"]] or None
+    try:
+        found = find_order(raw, groups, apart, columns, data, row_name(raw), Notes(), group)
+    except DataError:
+        return ()  # with another group it may be one; a fit says what is wrong
+    return () if found.timed is None else found.timed.order.columns
+
+
+MOST_MISSING, LEAST_ROWS = 1 / 3, 0.6
+"""The share of its cells that a column may lack, and that of the rows that are kept in the end."""
+
+
+def _with_cells(columns: list[Column], needed: list[Column], listing: Any) -> tuple[list[Column], np.ndarray]:
+    """The columns without those that lack so many cells that too few rows would be left, and a mask of the rows that
+    lack one. A model with a law for missing cells keeps all columns."""
+    if listing.missing:
+        return columns, _lost(needed)
+    if listing.in_time and not listing.unseen:
+        columns = [c for c in columns if not c.missing]
+        return columns, _lost([*columns, *needed])
+    columns = [c for c in columns if c.missing <= MOST_MISSING * c.number]
+    while len(columns) > 1 and _lost([*columns, *needed]).mean() > 1 - LEAST_ROWS:
+        worst = max(columns, key=lambda c: c.missing)
+        columns = [c for c in columns if c is not worst]
+    return columns, _lost([*columns, *needed])
+
+
+def _lost(columns: list[Column]) -> np.ndarray:
+    """A mask of the rows that lack a cell of these columns."""
+    lost = np.zeros(columns[0].number if columns else 0, bool)
+    for column in columns:
+        lost |= column.lacks
+    return lost
 
 
 def _facts(found: list[Column]) -> list[str]:
@@ -190,7 +318,7 @@ def _of_formula(found: list[Column], facts: list[str], data: str, said: Mapping[
     settings: dict[str, Any] = {"data.held_out": 0.1 if found[0].number >= 10 else 0.0}
     if "model.formula" in said:
         return Look(facts, settings)
-    target = _target(found, "real", data, "glmm")
+    target, _ = _target([], [column for column in found if not column.missing], "real", data, "glmm")
     others = [c for c in found if c is not target and c.distinct > 1 and not c.identifies and not c.missing]
     terms = [quoted(c.name) for c in others if c.values is not None or c.distinct <= MOST_CLASSES]
     many = [c for c in others if c.values is None and MOST_CLASSES < c.distinct <= c.number / 2]
@@ -199,13 +327,62 @@ def _of_formula(found: list[Column], facts: list[str], data: str, said: Mapping[
     return Look(facts, settings, {"model.formula": "The last column of numbers by all others; change it at will."})
 
 
-def _target(found: list[Column], kind: str, data: str, model: str) -> Column:
-    candidates = [column for column in found if column.suits(kind)]
+TARGETS = frozenset(
+    {
+        "target", "label", "labels", "class", "classes", "y", "outcome", "response", "result", "churn", "churned",
+        "default", "defaulted", "survived", "survival", "died", "dead", "death", "diagnosis", "disease", "fraud",
+        "spam", "converted", "conversion", "success", "failure", "event", "subscribed", "attrition", "exited", "left",
+        "admitted", "approved", "readmitted", "recovered", "positive", "ziel", "klasse", "zielvariable",
+    }
+)  # fmt: skip
+"""Words that columns to predict are called by."""
+YES = frozenset(["yes", "true", "y", "t", "ja", "oui", "si", "sí", "1", "positive", "pos"])
+
+
+def _target(named: list[Column], found: list[Column], kind: str, data: str, model: str) -> tuple[Column, str]:
+    """The column to predict, and why it: the one that the user has named; else one with a name that targets have, one
+    of texts such as Yes and No, the last or the first one."""
+    candidates = [column for column in named or found if column.suits(kind)]
     if not candidates:
         known = "; ".join(map(str, found[:MOST_LISTED]))
         other = f"; {OF_NUMBERS}" if any(column.suits("real") for column in found) else ""
         raise ConfigError(f"{data}: {model} predicts a column of {KINDS[kind]}, and there is none: {known}{other}")
-    return candidates[-1]
+    chosen = max(candidates, key=lambda column: (_likeness(column, found), found.index(column)))
+    if named:
+        why = "As you have said."
+    elif set(words_of_name(chosen.name)) & TARGETS:
+        why = "By its name."
+    elif len(candidates) == 1:
+        why = f"The only column of {KINDS[kind]}."
+    else:
+        where = "last" if chosen is candidates[-1] else "first" if chosen is candidates[0] else "likeliest"
+        why = f"The {where} column of {KINDS[kind]}; name another if it is not the one."
+    others = [column.name for column in candidates if column is not chosen]
+    if others and not named:
+        why += f" It could also be {listed(others, 5)}."
+    if kind == "binary":
+        classes = sorted(chosen.labels, key=lambda label: (_as_number(label), label))
+        why += f" What is modelled is the odds of {classes[-1]!r} against {classes[0]!r}."
+    return chosen, why
+
+
+def _as_number(label: str) -> float:
+    try:
+        return float(label)
+    except ValueError:
+        return 0.0
+
+
+def _likeness(column: Column, found: list[Column]) -> float:
+    """How much a column looks like one to be predicted."""
+    words = set(words_of_name(column.name))
+    score = 4.0 if words & TARGETS else 0.0
+    score += 2.0 if words & TARGETS and len(words) == 1 else 0.0
+    if column.values is None and {label.lower() for label in column.labels} & YES:
+        score += 1.0
+    if column in (found[0], found[-1]):
+        score += 1.5
+    return score - (2.0 if column.missing else 0.0)
 
 
 def _group(found: list[Column], is_named: bool) -> Column | None:
@@ -238,16 +415,18 @@ def _networks(columns: list[Column], known: Mapping[str, Any]) -> dict[str, Any]
 
 OF_EMISSIONS = ("location", "strength", "variance", "degrees", "shape", "rate", "alpha", "beta", "eta")
 WITHOUT = frozenset(
-    ["model.image", "model.observed.threshold", "model.observed.sd"]
-    + [f"model.emission.{name}" for name in OF_EMISSIONS]
-)
+    {
+        "model.image", "model.observed.threshold", "model.observed.sd", "model.emission.{name}",
+    }
+)  # fmt: skip
 """Settings that belong to the data on which a configuration is tried."""
 
 
 # --- graphs ----------------------------------------------------------------------------------------------------------
 def look_at_graph(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
     """The columns of an edge list; a square matrix has none to name."""
-    found, notes = _columns_at(data, begun)
+    raw, notes = _columns_at(data, begun)
+    found = [_column(name, values) for name, values in raw.items()]
     facts = [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED]), *notes]
     numbers = [column for column in found if column.values is not None]
     if len(numbers) == found[0].number or {begun.data.source, begun.data.target} <= {column.name for column in found}:

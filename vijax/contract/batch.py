@@ -145,6 +145,8 @@ class OfDocuments(NamedTuple):
     choose: Callable[..., Any] | None = None
     # What documents and words are called, and the argument of the model that says how many words there are
     names: tuple[str, str, str] = ("documents", "words", "vocab_size")
+    # The words by id, of a model that is made of a corpus; None of others, which learn them from the data of a fit
+    vocabulary: tuple[str, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ A bound adds, squares and multiplies data in the type that they came in: 200 of 
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,6 +65,19 @@ def kinds_of(model: Model, data: PyTree) -> list[Kind]:
     structure = jax.tree.structure(data)
     what = "kinds", structure, tuple((x.shape, str(x.dtype)) for x in shapes)
     return kept(model, what, lambda of: found_kinds(jax.tree.unflatten(structure, shapes), _reading(of())))
+
+
+def can_read(model: Model, data: PyTree) -> bool:
+    """Tells whether the model's bound can be traced with arrays of this structure and these shapes."""
+    try:
+        kinds = kinds_of(model, data)
+        leaves, structure = jax.tree.flatten(data)
+        both = zip(kinds, map(array, leaves), strict=True)
+        shapes = [jax.ShapeDtypeStruct(x.shape, _dtype(kind, x.dtype)) for kind, x in both]
+        jax.eval_shape(_reading(model), jax.tree.unflatten(structure, shapes))
+    except Exception:  # whatever the user's function raises
+        return False
+    return True
 
 
 def found_kinds(shapes: PyTree, read: Callable[[PyTree], Any]) -> list[Kind]:
@@ -249,10 +263,11 @@ def check_numbers(data: PyTree) -> None:
     for name, x in leaves:
         kind = np.asarray(x).dtype
         if kind.kind not in "biufcV":  # V: types of JAX's own, such as bfloat16
-            raise ValueError(
-                f"{name}: expected an array of numbers, got {kind} values such as {np.ravel(np.asarray(x))[0]!r}. "
-                "Code categories as integers: numpy.unique(x, return_inverse=True)[1]."
-            )
+            first = np.ravel(np.asarray(x))[0]
+            remedy = "Code categories as integers: numpy.unique(x, return_inverse=True)[1]."
+            if isinstance(first, numbers.Number):  # Decimal, Fraction, or Python's own in an array of objects
+                remedy = f"Pass numpy.asarray({name}, float)."
+            raise ValueError(f"{name}: expected an array of numbers, got {kind} values such as {first!r}. {remedy}")
         if np.ndim(x) == 0:
             held = "a list of numbers" if isinstance(data, list | tuple) else "a single number"
             raise ValueError(f"data: expected arrays, got {held}. Pass numpy.asarray(data).")

@@ -80,6 +80,8 @@ QUESTIONS = {
     transform: (statistics of the globals, locals of one length bucket, key) -> expected topic shares of its documents;
     predictive, forecast: the `Generative` that draws data given the globals, and continues sequences;
     predict: (fit, inputs, **how) -> predictions at new inputs;
+    schema: no function, but the `vijax.data.schema.schema.Schema` of the table of training, by which later tables are
+      read;
     beside: (fit, draws of the free coordinates, key) -> `values` by name, (S, ...), with the `dims` and `coords` of
       their axes: variables of a density that were integrated out, for `Fit.to_arviz`. No question of a `Fit` method.
 

@@ -375,7 +375,11 @@ def as_floats(*values: Any, argument: str = "parameter") -> list[Float[Array, ..
 
 
 def as_array(x: Any) -> Any:
-    """An array as it is; anything else as a NumPy array, which compiles no program, or as JAX's if traced."""
+    """An array as it is; anything else as a NumPy array, which compiles no program, or as JAX's if traced. Types that
+    JAX does not have, long doubles and other orders of bytes, become those that it has."""
+    if isinstance(x, np.ndarray | np.generic):
+        own = x.dtype if x.dtype.kind != "f" or x.dtype.itemsize <= 8 else np.dtype(np.float64)
+        return x.astype(own.newbyteorder("="), copy=False)
     if hasattr(x, "dtype"):
         return x
     return (jnp if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)) else np).asarray(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from vijax.contract import describe
+from vijax.data.known_words import mark_of
+from vijax.fitting.loader import words_of
 from vijax.inference.spec import Spec
 
 UNKNOWN = np.zeros(4, np.uint32)
@@ -21,8 +24,53 @@ BLOCK = 1 << 22
 SAMPLE = 1 << 26
 """Bytes of each array that are read where steps are of minibatches and nothing is remembered of each part of the data.
 They are spread evenly over the array; shorter arrays are read whole."""
+WITH_WORDS = 0x5657
+"""The sign of a mark that has words in it."""
 BATCHES = 8
 """Batches that are read of a loader that has no `contents`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """The mark of the data of a run in its state: 128 bits of the data; of documents whose words are known 64 bits of
+    the documents, 48 of their words, and a sign that says so.
+
+    Attributes:
+      data: 128 bits of the data.
+      words: eight bytes of the words; None where they are not known.
+    """
+
+    data: np.ndarray
+    words: bytes | None
+
+    @property
+    def stored(self) -> np.ndarray:
+        """Four integers for the state."""
+        if self.words is None:
+            return self.data
+        first, second = np.frombuffer(self.words, np.uint32)
+        return np.array([*self.data[:2], first, (second & 0xFFFF) | WITH_WORDS << 16], np.uint32)
+
+    def is_of(self, stored: np.ndarray) -> bool:
+        """True where a state is of these data; earlier releases stored no words."""
+        return np.array_equal(stored, self.stored) or np.array_equal(stored, self.data)
+
+    def is_of_other_words(self, stored: np.ndarray) -> bool:
+        """True where a state is of other words than these."""
+        if self.words is None or self.is_of(stored) or int(stored[3]) >> 16 != WITH_WORDS:
+            return False
+        return not np.array_equal(stored[2:], self.stored[2:])
+
+
+def of_words(words: Sequence[str]) -> np.ndarray:
+    """The mark of a state that names its words and no data, as `Mark.stored`."""
+    return Mark(UNKNOWN, mark_of(words)).stored
+
+
+def mark(loader: Any, spec: Spec, hyper: PyTree) -> Mark:
+    """The mark of the data of a run; see `fingerprint`."""
+    words = words_of(loader)
+    return Mark(fingerprint(loader, spec, hyper), None if words is None else mark_of(words))
 
 
 def fingerprint(loader: Any, spec: Spec, hyper: PyTree) -> np.ndarray:

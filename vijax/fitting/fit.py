@@ -31,7 +31,7 @@ from vijax.fitting.fit_arguments import (
 )
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
-from vijax.fitting.loader import Loader, as_loader
+from vijax.fitting.loader import Loader, as_loader, words_of
 from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stacked
 from vijax.fitting.restarts import Many, best, in_runs, many, of_run
 from vijax.fitting.result import Fit
@@ -166,8 +166,9 @@ def fit(
       A `Fit`.
 
     Raises:
-      ValueError: an argument that makes no sense; data that are not finite; minibatches under steps of size one; a call
-        within `jax.jit` or `jax.vmap`, which `alg.init` and `alg.step` are made for.
+      ValueError: an argument that makes no sense; a state that was fitted to other words; data that are not finite;
+        minibatches under steps of size one; a call within `jax.jit` or `jax.vmap`, which `alg.init` and `alg.step` are
+        made for.
       DivergedError: see `throw`.
       RuntimeError: the process was forked from one that had fitted something; XLA would hang.
 
@@ -198,7 +199,7 @@ def fit(
         on_mesh(alg, mesh)  # it refuses what cannot be done
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec
-    loader = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
+    loader = source = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
     alg = settled(alg, loader, state)
     for wrapper in alg.wrappers:
         loader = wrapper.loader(loader, alg)
@@ -230,7 +231,8 @@ def fit(
     alone, trace = _view(where.plain(chunks.state), _joined(traces))
     is_judged = spec.model.free is not None and not hasattr(loader, "is_stream")  # which cannot be read again
     judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if is_judged else None
-    result = _judged(Fit(alg, alone, trace, _after_skips(status, alone), judge=judge), loader, key_run)
+    made = Fit(alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words_of(source))
+    result = _judged(made, loader, key_run)
     if throw and result.status in FAILED:
         raise DivergedError(result)
     _warn_of_skips(result)

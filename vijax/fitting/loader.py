@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -17,9 +17,12 @@ from vijax.contract.batch import Minibatch, OfDocuments, one_group
 from vijax.contract.intake import check_finite, check_lengths, check_numbers
 from vijax.contract.model import Model
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.known_words import are_same, over_words
 from vijax.data.minibatch import Share, Shared
+from vijax.data.reading.checks import fail
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
+from vijax.data.streams.foreign import adopted
 from vijax.data.streams.own_part import OwnPartLoader
 from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
@@ -132,6 +135,11 @@ class CorpusLoader(Shared):
         return self.corpus.num_documents
 
     @property
+    def vocabulary(self) -> Sequence[str] | None:
+        """The words by id; None where they are not known."""
+        return self.corpus.vocabulary
+
+    @property
     def num_words(self) -> int:
         """Tokens in the corpus."""
         return int(self.corpus.num_tokens)
@@ -219,8 +227,8 @@ def as_loader(
     Args:
       data: a `Loader`, whose batches are not checked; a source of batches (`vijax.data.stream`); a corpus, anything
         that `vijax.data.read` reads, or `vijax.data.shards`, for models of documents; else `vijax.data.rows`, or a
-        pytree of arrays with one leading axis of groups, for a model of one group any arrays or None; None for a model
-        that has its data.
+        pytree of arrays (tensors of other libraries are made arrays) with one leading axis of groups, for a model of
+        one group any arrays or None; None for a model that has its data.
       model: the model that reads the data.
       batch_size: groups a step; None takes the whole set, or for documents `usual_size(data, usual_words)` where
         `usual_words` is given.
@@ -229,19 +237,19 @@ def as_loader(
       usual_words: words of a step of an algorithm of many small steps.
 
     Raises:
-      ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
-        a check of their own decide that by it), numbers that do not fit into the types that the model reads
-        (`vijax.contract.intake`), a batch larger than the set, or more words than the model has.
+      ValueError: a loader or a data set of another library; no arrays of numbers, leading axes that differ, an empty
+        set, numbers that are not finite (models with a check of their own decide that by it), numbers that do not fit
+        into the types that the model reads (`vijax.contract.intake`), a batch larger than the set, or more words than
+        the model has.
 
     Warns where documents have fewer words than the model.
     """
     data = model.form.given if data is None else data
     if hasattr(data, "batches"):
         return data if hasattr(data, "steps_per_epoch") else _of_stream(data, model)
+    data = adopted(data)
     if model.form.documents is not None:
-        from vijax.data import read
-
-        corpus = data if isinstance(data, Shards) else read(data)
+        corpus = _documents(data, model.form.documents)
         _check_batch_size(batch_size, corpus.num_documents)
         _check_words(corpus.vocab_size, model.form.documents)
         size: float | None = _size_of_parts(corpus.num_documents, num_parts, batch_size)
@@ -335,6 +343,27 @@ def _check_entries(data: PyTree, total: int, model: Model) -> None:
         )
     if model.by_entry is not None:
         model.by_entry.reads(Minibatch(data, None))
+
+
+def _documents(data: Any, form: OfDocuments) -> Corpus | Shards:
+    """The documents, over the words of the model where it knows them."""
+    if not isinstance(data, Shards):
+        return over_words(data, form.vocabulary, "data", form.names[1])
+    known, words = form.vocabulary, data.vocabulary
+    if known is not None and words is not None and not are_same(words, known):
+        remedy = "read them by vijax.data.shards(source, vocabulary=...) with the words of the model"
+        raise fail("data", "shards over the words of the model, in their order", "others", remedy)
+    return data
+
+
+def words_of(loader: Any) -> tuple[str, ...] | None:
+    """The words of the documents of a loader, or of one that is wrapped; None where they are not known."""
+    while loader is not None:
+        words = getattr(loader, "vocabulary", None)
+        if words is not None:
+            return tuple(words)
+        loader = getattr(loader, "inner", None)
+    return None
 
 
 def _check_words(got: int, form: OfDocuments) -> None:

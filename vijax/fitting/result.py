@@ -14,6 +14,7 @@ from vijax.checks import check_key, require, require_integers
 from vijax.contract import describe
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import for_score, taken
+from vijax.data.schema.schema import Schema
 from vijax.families import Family, Point, Product
 from vijax.fitting import judge
 from vijax.fitting.status import skipped_text
@@ -35,6 +36,8 @@ class Fit(NamedTuple):
       status: why it stopped.
       report: how far to trust a fit by `vijax.auto` or `vijax.dadvi`; else None.
       judge: data and key by which a fit of free variables by steps is judged (`judged`); else None.
+      vocabulary: the words of the documents that it was made of, by id (of `hpf` the items): new documents are read by
+        them. None for other models, and where only ids were known.
     """
 
     alg: Algorithm
@@ -43,9 +46,16 @@ class Fit(NamedTuple):
     status: Any
     report: Any = None
     judge: Any = None
+    vocabulary: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         return describe.of_fit(self)
+
+    @property
+    def schema(self) -> Schema | None:
+        """The columns of the table that the model was made of, and what each was taken for: later tables are read by
+        it. None for models of arrays."""
+        return self.alg.spec.model.queries.get("schema")
 
     @property
     def posterior(self) -> Product:
@@ -331,15 +341,28 @@ class Fit(NamedTuple):
 
         return to_arviz(self, key, num_draws, data=data, predictive_of=predictive_of)
 
-    def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
+    def topics(self, vocabulary: Sequence[str] | None = None, num_words: int = 10) -> list[list[str]]:
         """The most probable words of each topic, best first.
 
+        Args:
+          vocabulary: the words by id, or what they are to be called; None takes those of the fit.
+          num_words: how many.
+
         Raises:
-          ValueError: the model has no topics, or the vocabulary has another length.
+          ValueError: the model has no topics, or the vocabulary has another length, or the fit's words in another
+            order; None, and the fit knows ids alone.
         """
+        if vocabulary is None:
+            remedy = "Pass the words by id, as corpus.vocabulary."
+            require(self.vocabulary is not None, "vocabulary", "words", "none, and data without words", remedy)
+            vocabulary = self.vocabulary or ()
         probabilities = np.asarray(self._topics().mean())
         num_known = probabilities.shape[1]
         require(len(vocabulary) == num_known, "vocabulary", f"{num_known} words", len(vocabulary))
+        if self.vocabulary is not None and vocabulary is not self.vocabulary:
+            is_moved = tuple(vocabulary) != self.vocabulary and sorted(vocabulary) == sorted(self.vocabulary)
+            remedy = "Leave it out, or pass that of the data of the fit."
+            require(not is_moved, "vocabulary", "the words of the fit in their order", "another order", remedy)
         best = np.argsort(-probabilities, axis=1)[:, :num_words]
         return [[vocabulary[v] for v in row] for row in best]
 
@@ -354,19 +377,18 @@ class Fit(NamedTuple):
         """Expected topic proportions of documents, in their order, at the posterior.
 
         Args:
-          documents: anything `vijax.data.read` reads, over the training vocabulary.
+          documents: anything `vijax.data.read` reads. Words are those of the fit, by their names; others are left out,
+            with a warning. Counts without words are over those of the fit, in their order.
           key: random key of an E-step that draws.
           batch_size: documents at a time.
           progress: called after each batch with the number of documents that are done.
 
         Raises:
-          ValueError: the model has no topics, or the documents are over another vocabulary.
+          ValueError: the model has no topics, or the documents have no word of the fit, or counts of others.
         """
-        from vijax.data import read
-
         spec = self.alg.spec
         spec.model.answer("transform")
-        num_words, corpus = self._topics().concentration.shape[1], read(documents)
+        num_words, corpus = self._topics().concentration.shape[1], self.in_words(documents)
         expected = f"the {num_words} words of the training vocabulary"
         remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
         require(corpus.vocab_size == num_words, "documents", expected, corpus.vocab_size, remedy)
@@ -401,6 +423,7 @@ class Fit(NamedTuple):
         score = model.answer("score")
         as_is = model.form.documents is not None or model.by_entry is not None
         data = documents if as_is else for_score(model, documents)
+        data = self.in_words(data) if model.form.documents is not None else data
         return score(self.state.hyper, self.estimates, data, key)
 
     def predict(self, inputs: Any, **how: Any) -> Any:
@@ -421,6 +444,19 @@ class Fit(NamedTuple):
         [0.] [ 1. -1.]
         """
         return self.alg.spec.model.answer("predict")(self, inputs, **how)
+
+    def in_words(self, documents: Any, where: str = "documents") -> Any:
+        """Documents (of `hpf` users) over the words of the fit, a `vijax.data.Corpus`: see `transform`.
+
+        Args:
+          documents: anything `vijax.data.read` reads.
+          where: what they are called in messages.
+        """
+        from vijax.data.known_words import over_words
+
+        form = self.alg.spec.model.form.documents
+        known = self.vocabulary or (None if form is None else form.vocabulary)
+        return over_words(documents, known, where, "words" if form is None else form.names[1])
 
     def _topics(self) -> Any:
         if "topics" not in self.posterior:

@@ -21,7 +21,7 @@ from jaxtyping import PRNGKeyArray
 from vijax import tree
 from vijax.checks import require
 from vijax.contract.model import Hyper, Model
-from vijax.fitting.fingerprint import UNKNOWN, fingerprint
+from vijax.fitting.fingerprint import UNKNOWN, Mark, mark
 from vijax.fitting.loader import Loader
 from vijax.fitting.restarts import Many, in_runs
 from vijax.fitting.start import copied, start
@@ -45,22 +45,24 @@ HYPER = operator.attrgetter("hyper")
 def begun(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, more: Hyper) -> Any:
     """The state of step 0, with the fingerprint of its data."""
     state = start(alg, loader, key, hyper, more)
-    return _marked(state, fingerprint(loader, alg.spec, _first(state, HYPER)))
+    return _marked(state, mark(loader, alg.spec, _first(state, HYPER)).stored)
 
 
 def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, more: Hyper, state: Any) -> Any:
     """A state to go on from, to be consumed; the caller's stays as it is.
 
     Raises:
-      ValueError: it has sites of another number of observations.
+      ValueError: it has sites of another number of observations, or was fitted to other words.
 
     Warns:
       ForgottenWarning: messages, locals or a kernel that it remembers are not of these data.
     """
     spec, own = alg.spec, _in_context(alg.spec.model, copied(state))
     own = in_runs(own, lambda runs: runs._replace(beside=_of_wrappers(alg, runs.beside)))
-    mark, alone = fingerprint(loader, spec, _first(own, HYPER)), _first(own)
-    is_same = alone.data is not None and np.array_equal(alone.data, mark)
+    now, alone = mark(loader, spec, _first(own, HYPER)), _first(own)
+    is_same = alone.data is not None and now.is_of(np.asarray(alone.data))
+    if alone.data is not None:
+        _check_words(alg, now, np.asarray(alone.data))
     if not is_same:
         own = _unjudged(own)
     if not (is_same and _is_of_this(alg, loader, alone)) and _remembers(alg, loader, alone):
@@ -69,7 +71,18 @@ def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, mor
         anew = {name: fresh.beside[name] for name in _of_groups(alg)}
         beside = lambda runs: {**runs.beside, **anew}
         own = in_runs(own, lambda r: r._replace(messages=fresh.messages, local=fresh.local, beside=beside(r)))
-    return _marked(own, mark)
+    return _marked(own, now.stored)
+
+
+def _check_words(alg: Algorithm, now: Mark, stored: np.ndarray) -> None:
+    """Raises ValueError where a state was fitted to other words: its topics would be taken for those of new ones."""
+    documents, words, _ = ("documents", "words", "") if (of := alg.spec.model.form.documents) is None else of.names
+    if now.is_of_other_words(stored):
+        raise ValueError(
+            f"state: expected one that was fitted to the {words} of these {documents}, in their order, got one of "
+            f"others. Give the {documents} over its {words}: fit.in_words({documents}) of the fit whose state this is, "
+            "or vijax.data.with_vocabulary(corpus, words)."
+        )
 
 
 def _of_wrappers(alg: Algorithm, beside: dict[str, Any]) -> dict[str, Any]:

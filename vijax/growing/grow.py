@@ -19,8 +19,9 @@ from vijax.arguments import Size
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
 from vijax.families import MarkovChain, Product
+from vijax.fitting.fingerprint import of_words
 from vijax.fitting.interrupt import interrupt_flag
-from vijax.fitting.loader import as_loader
+from vijax.fitting.loader import as_loader, words_of
 from vijax.fitting.loop import stacked
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
@@ -151,6 +152,7 @@ class _Growth:
         self.proposals: list[Proposal] = []
         self.alg = self._algorithm(size)
         loader = as_loader(data, self.alg.spec.model, None, 0, self.alg.spec.messages.num_parts)
+        self.vocabulary = words_of(loader)
         count = loader.steps_per_epoch
         self.batches = jax.tree.map(jax.device_put, stacked(iter(loader.batches(0, count)), count, count))
         self.key = jax.random.key(0)  # no step of these algorithms draws
@@ -201,7 +203,9 @@ class _Growth:
         steps = np.cumsum(trace["laps"])
         state = state._replace(step=jnp.asarray(steps[-1], jnp.int32))
         alg = self.algorithm(self.make(self.num_slots))
-        return Fit(alg, state, {"step": steps, **trace}, status)
+        if self.vocabulary is not None:
+            state = state._replace(data=jnp.asarray(of_words(self.vocabulary)))
+        return Fit(alg, state, {"step": steps, **trace}, status, vocabulary=self.vocabulary)
 
     # --- moves ----------------------------------------------------------------------------------------------------
     def sort(self) -> None:

@@ -73,7 +73,9 @@ def _relabelled(
     inside = (path == slot) & (jnp.sum(chain.probs, -1) > 0.5) & (flat(batches.weights)[:, None] > 0)
     y = jax.tree.leaves(batch.data)[0]
     points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
-    weights = inside.ravel().astype(points.dtype)
+    seen = ~jnp.isnan(points).any(axis=-1)
+    points = jnp.where(seen[:, None], points, 0.0)
+    weights = (inside.ravel() & seen).astype(points.dtype)
     labels = jax.lax.cond(
         by_stretch,
         lambda: stretch(key, inside).astype(jnp.int32),

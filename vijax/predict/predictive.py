@@ -82,7 +82,7 @@ def drawn(
     require(groups in ("new", "same"), "groups", '"new" or "same"', repr(groups))
     model, state = fit.alg.spec.model, fit.state
     how: Generative = model.answer("predictive")
-    like = _read(model, like)
+    like = _read(fit, like)
     layout = how.layout(like)
     key_found, key_draws = jax.random.split(key)
     local = _found(fit, how, like, key_found) if groups == "same" and how.locals is not None else None
@@ -107,15 +107,17 @@ def forecast(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: 
 def observed(fit: Any, data: Any) -> PyTree:
     """Data in the form of draws, to compare draws with."""
     model = fit.alg.spec.model
-    how, data = model.answer("predictive"), _read(model, data)
+    how, data = model.answer("predictive"), _read(fit, data)
     return how.observed(how.layout(data), data)
 
 
-def _read(model: Model, like: Any) -> Any:
-    """Data as the model reads them; sizes, documents and inputs of predictors as they are."""
+def _read(fit: Any, like: Any) -> Any:
+    """Data as the model reads them: documents over the words of the fit; sizes and inputs of predictors as they are."""
+    model = fit.alg.spec.model
     are_sizes = is_size(like) or (model.answer("predictive").from_sizes and is_sizes(like))
-    as_is = are_sizes or model.form.documents is not None or model.by_entry is not None
-    return like if as_is else taken(model, like)
+    if are_sizes or model.by_entry is not None:
+        return like
+    return taken(model, like) if model.form.documents is None else fit.in_words(like, "like")
 
 
 def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +53,9 @@ def inferred(
         return compiled(infer, static_argnums=(0, 1, 2))
 
     compiled = quick_jit if (size or numbers_in(batch)) < FEW else step_jit
-    model = general(spec.model) if read in (locals_of, bounds_of) else spec.model  # others ask it something
+    read = SharesBy(spec.model.answer("transform")) if read is shares_of else read
+    is_general = read in (locals_of, bounds_of) or isinstance(read, SharesBy)
+    model = general(spec.model) if is_general else spec.model  # others ask it something
     found = kept(model, ("inferred", compiled), bind)
     return found(read, spec.estimand, spec.estep, hyper, posterior, batch, key)
 
@@ -92,7 +95,18 @@ def bounds_of(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -
     return said.per_group
 
 
+@dataclasses.dataclass(frozen=True)
+class SharesBy:
+    """Reads expected topic shares by a model's own answer. It asks the model nothing, so that models which were made
+    again with equal settings share its program."""
+
+    answer: Callable[..., Array]
+
+    def __call__(self, model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
+        """One array of shares for each length bucket."""
+        return [self.answer(stats, local, key) for local in said.local]
+
+
 def shares_of(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
     """Expected topic shares of documents, one array for each length bucket."""
-    shares = model.answer("transform")
-    return [shares(stats, local, key) for local in said.local]
+    return SharesBy(model.answer("transform"))(model, stats, said, key)

@@ -48,9 +48,10 @@ def initialize(
       **more: other arguments of `jax.distributed.initialize`.
 
     Raises:
-      ValueError: only some of the three are given, and JAX detects no cluster.
+      ValueError: only some of the three are given, and JAX detects no cluster; an address without a port.
       RuntimeError: it is called twice, or JAX has computed something before.
     """
+    _check_address(coordinator)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
         more = {"heartbeat_timeout_seconds": HEARTBEAT_S, **more}
@@ -71,6 +72,20 @@ def initialize(
         undo()
     if before is not None:  # JAX takes SIGTERM, and does nothing with it that vijax would see
         signal.signal(signal.SIGTERM, before)
+
+
+def _check_address(coordinator: str | None) -> None:
+    """Raises ValueError for an address without a port, also where the environment has it: JAX would index beyond its
+    parts."""
+    name = "coordinator" if coordinator is not None else "JAX_COORDINATOR_ADDRESS"
+    address = coordinator if coordinator is not None else os.environ.get(name)
+    if address is None or (address == "" and coordinator is None):  # JAX takes an empty variable for none
+        return
+    host, colon, port = address.rpartition(":")
+    is_port = port.isdecimal() and len(port) < 6 and 0 < int(port) < 1 << 16
+    is_host = bool(host) and (":" not in host or (host.startswith("[") and host.endswith("]")))
+    remedy = "Name any free port of process 0, the same in every process, such as 10.0.0.1:1234."
+    require(bool(colon) and is_port and is_host, name, "an address and a port, HOST:PORT", repr(address), remedy)
 
 
 def _end(text: str) -> None:

@@ -90,6 +90,7 @@ LISTING = Listing(
     target=lambda settings: "real",
     transform=transform,
     predicts="prediction",
+    manner=lambda settings: "each" if settings.intercept else None,
     drawing=TARGETS,
     build=lambda settings, data: built(settings, data, dim=len(data.names) + settings.intercept),
 )

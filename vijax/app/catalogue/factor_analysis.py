@@ -18,6 +18,7 @@ from vijax.app.rows.by_row import ROWS, RowScore, of_local
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.units import log_scales, units_of
+from vijax.data.tables.table import Manner
 from vijax.families.vector.free_normals import LowRankNormal
 
 Settings = model_section(
@@ -104,6 +105,14 @@ def describe(seen: Seen) -> list[Block]:
     return blocks
 
 
+def manner(settings: Any) -> Manner | None:
+    """How columns are standardised: one noise for all columns is one of one scale, and factors without means are about
+    zero."""
+    if not settings.intercept:
+        return None
+    return "together" if settings.noise == "isotropic" else "each"
+
+
 LISTING = Listing(
     Settings,
     TABLES,
@@ -112,6 +121,7 @@ LISTING = Listing(
     values,
     score,
     missing=True,
+    manner=manner,
     transform=of_local("x", "factor"),
     drawing=ROWS,
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,8 +23,10 @@ from vijax.app.settings.sections import dialect_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.data.formulas.parser import parse
 from vijax.data.reading.checks import Notes, fail
+from vijax.data.schema.schema import Schema
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.data.tables.table_files import read_columns
+from vijax.files import write_text
 from vijax.models.formulas import coefficients, formula, modelled
 from vijax.models.formulas.glmm import Glmm, glmm
 from vijax.models.formulas.laws import LAWS
@@ -39,6 +43,8 @@ Settings = model_section(
     ),
     num_draws=setting(1000, "draws of the posterior for tables, predictions and scores"),
 )
+SCHEMA = "schema.json"
+NO_COLUMNS = Schema(())
 MOST_DRAWN = 200
 """Groups whose effects are drawn; of more a table has all of them."""
 MOST_PRINTED = 8
@@ -54,12 +60,14 @@ class Frame:
       y: the response; None of rows to predict.
       train: the rows of training, where these are held out.
       notes: remarks on the way in which the file is written, and on what is modelled.
+      schema: what each column was taken for, of rows of training.
     """
 
     table: TypedTable
     y: np.ndarray | None = None
     train: Frame | None = None
     notes: tuple[str, ...] = ()
+    schema: Schema = NO_COLUMNS
     classes: None = None
     groups: None = None
 
@@ -108,7 +116,7 @@ def load(config: Any) -> Data:
     family = config.model.family or formula.usual_family(config.model.formula, frame.table)
     design = formula.read(config.model.formula, table, LAWS[family], config.model.base)
     notes = (*frame.notes, modelled.sentence(design, LAWS[family]))
-    train = Frame(table, design.y, notes=notes)
+    train = Frame(table, design.y, notes=notes, schema=design.schema)
     if not number:
         return Data(train, None)
     test = frame.table.rows(np.sort(order[:number]))
@@ -173,6 +181,12 @@ def _notes_on(frame: Frame, data: Data, config: Any) -> tuple[str, ...]:
     return (*frame.notes, *strangers, *rows.notes)
 
 
+def _keep(folder: Path, data: Data) -> None:
+    """Writes schema.json: the columns that the formula names, what each was taken for, and its levels."""
+    outline = json.dumps(data.train.schema.to_json(), ensure_ascii=False, indent=1)
+    write_text(folder / SCHEMA, outline + "\n")
+
+
 SOURCE = TABLES._replace(
     load=load,
     other=lambda config, data, path, column: _read(config, path),
@@ -181,7 +195,7 @@ SOURCE = TABLES._replace(
     digest=digest,
     describe=described,
     check=check,
-    keep=lambda folder, data: None,
+    keep=_keep,
     kept=lambda folder: None,
     new=new,
 )

@@ -14,6 +14,7 @@ from vijax.app.catalogue.predictors import PREDICTED, predictions
 from vijax.app.kinds import offsets
 from vijax.app.kinds.listing import Drawing, Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, design, grouped
+from vijax.app.page import views
 from vijax.app.page.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore, bounds, in_blocks
 from vijax.app.settings.options import chooser, chosen, given, model_section
@@ -70,12 +71,13 @@ def describe(seen: Seen) -> list[Block]:
     value, spread = np.asarray(q.mean(), float) @ turn.T, _deviations(turn, np.asarray(q.cov, float))
     value[:, len(seen.data.names) :] += offsets.offset_of(seen.settings)
     names = list(train.group_names or ("all",))
-    blocks: list[Block] = [
-        Table("Population", ["", "mean", "deviation of groups"], list(zip(columns, mean, deviation, strict=True)))
-    ]
+    law = {"logistic": "bernoulli_logit", "probit": "bernoulli_probit"}.get(seen.settings.response.name, "")
+    of = views.modelled(law, train.target, train.classes)
+    rows = list(zip(columns, mean, deviation, strict=True))
+    blocks: list[Block] = [Table("Population", [of, "mean", "deviation of groups"], rows, f"On the {of}.")]
     for d, column in enumerate(columns):
         title = f"{column}, by {train.group or 'group'}"
-        blocks.append(Intervals(title, names, value[:, d], spread[:, d], BARS, MOST_TOLD))
+        blocks.append(Intervals(title, names, value[:, d], spread[:, d], f"On the {of}. {BARS}", MOST_TOLD))
     return blocks
 
 
@@ -164,6 +166,7 @@ LISTING = Listing(
     per="group",
     target=lambda settings: "real" if settings.response.name == "linear" else "binary",
     wants_group=True,
+    manner=lambda settings: "each" if settings.intercept else None,
     transform=transform,
     predicts="prediction",
     drawing=Drawing(draw, of_target=True),

@@ -17,6 +17,7 @@ from vijax.app.page.blocks import Block, Course, Heat, Strips, Table
 from vijax.app.page.cuts import first_of
 from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
 from vijax.app.rows.forecasts import forecasts, longest_of_first
+from vijax.app.rows.times import times_of
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import grow
 from vijax.app.settings.typed_toml import section, setting
@@ -62,6 +63,7 @@ def describe(seen: Seen) -> list[Block]:
     y, mask = padded_sequences(seen.data.train)
     z = seen.fit.locals((y, mask), key=seen.key)["z"]
     paths = np.where(mask, np.asarray(likeliest_paths(z)), -1)
+    drawn = mask & np.isfinite(y).all(axis=-1)  # steps that were seen
     size = seen.settings.num_states
     share = np.bincount(paths[mask], minlength=size) / mask.sum()
     transition = np.asarray(seen.point("transition"), float)
@@ -76,7 +78,7 @@ def describe(seen: Seen) -> list[Block]:
         *course(seen, y, mask, paths, np.asarray(z.probs)),
         *forecasts(seen),
         strips("Likeliest paths", names, paths),
-        emissions.picture("Steps by state", name, seen, y[mask], columns, paths[mask], share),
+        emissions.picture("Steps by state", name, seen, y[drawn], columns, paths[drawn], share),
     ]
 
 
@@ -97,7 +99,8 @@ def course(seen: Seen, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs
     more = first_of(longest, steps, range(int(mask[chosen].sum())), "steps", "transformed.csv")
     some = first_of("", MOST_COLUMNS, seen.data.names, "columns", "transformed.csv")
     shown = values.T[:MOST_COLUMNS], paths[chosen, :steps], probs[chosen, :steps].T
-    return [Course(f"States of sequence {name}", columns, *shown, f"{note}{more}{some}")]
+    times = times_of(seen.data.train, chosen)
+    return [Course(f"States of sequence {name}", columns, *shown, f"{note}{more}{some}", times.label, times.at[:steps])]
 
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:
@@ -111,9 +114,15 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
 
 
-LISTING = sequence_model(
-    Settings, describe, score, build=build, transform=transform, predicts="state", drawing=SEQUENCES
-)
+BY_STATE: dict[str, Any] = {
+    "build": build,
+    "transform": transform,
+    "predicts": "state",
+    "drawing": SEQUENCES,
+    "manner": emissions.manner,
+    "unseen": True,
+}
+LISTING = sequence_model(Settings, describe, score, **BY_STATE)
 
 
 # --- learnt weights at the top ---------------------------------------------------------------------------------------
@@ -124,9 +133,7 @@ HdpSettings = model_section(
     grow=grow("states", "num_states"),
     emission=section(EmissionConfig),
 )
-HDP = sequence_model(
-    HdpSettings, describe, score, build=build, transform=transform, predicts="state", drawing=SEQUENCES
-)
+HDP = sequence_model(HdpSettings, describe, score, **BY_STATE)
 
 
 # --- several chains --------------------------------------------------------------------------------------------------
@@ -188,5 +195,6 @@ FACTORIAL = sequence_model(
     factorial_score,
     transform=factorial_transform,
     predicts="state_of_chain",
+    manner=lambda settings: "each",
     drawing=SEQUENCES,
 )

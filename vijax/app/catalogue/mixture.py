@@ -68,7 +68,13 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks(read, checked(seen, values(table)), tell)
 
 
-BY_ROW: dict[str, Any] = {"build": build, "transform": transform, "predicts": "component", "drawing": ROWS}
+BY_ROW: dict[str, Any] = {
+    "build": build,
+    "transform": transform,
+    "predicts": "component",
+    "drawing": ROWS,
+    "manner": emissions.manner,
+}
 LISTING = Listing(Settings, TABLES, EnergyAlgorithm, describe, values, score, **BY_ROW)
 
 

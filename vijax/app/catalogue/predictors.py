@@ -239,12 +239,13 @@ def describe_linear(seen: Seen) -> list[Block]:
     scales = units_of(train).spread(np.std(train.x, axis=0))
     mean = np.array(mean, float)
     mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
-    weights = views.coefficients("Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name)
+    of = views.modelled(law, train.target, train.classes)
+    weights = views.coefficients("Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name, of)
     return [*weights, *confusion(seen), hyper_table(seen)]
 
 
 # --- the listings ----------------------------------------------------------------------------------------------------
-def _listing(settings: Any, describe: Any, build: Any, target: Any) -> Listing:
+def _listing(settings: Any, describe: Any, build: Any, target: Any, manner: Any) -> Listing:
     return Listing(
         settings,
         TABLES,
@@ -258,10 +259,15 @@ def _listing(settings: Any, describe: Any, build: Any, target: Any) -> Listing:
         predicts="prediction",
         drawing=TARGETS,
         needs_rows=True,
+        manner=manner,
     )
 
 
 _kind_of_target = lambda settings: kind_of(settings.likelihood.name)
-GP = _listing(GpSettings, describe_gp, build_gp, _kind_of_target)
-GLM = _listing(GlmSettings, describe_linear, build_linear, _kind_of_target)
-LOGISTIC = _listing(LogisticSettings, describe_linear, build_linear, lambda settings: "binary")
+_where_lengths_are_open = lambda settings: "each" if settings.length == 1 else None
+_where_shifts_are_taken_up = lambda settings: "each" if settings.intercept else None
+GP = _listing(GpSettings, describe_gp, build_gp, _kind_of_target, _where_lengths_are_open)
+GLM = _listing(GlmSettings, describe_linear, build_linear, _kind_of_target, _where_shifts_are_taken_up)
+LOGISTIC = _listing(
+    LogisticSettings, describe_linear, build_linear, lambda settings: "binary", _where_shifts_are_taken_up
+)

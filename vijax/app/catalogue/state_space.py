@@ -14,6 +14,7 @@ from vijax.app.page.blocks import Block, Heat, Lines, Table
 from vijax.app.page.cuts import first_of
 from vijax.app.rows.by_row import SEQUENCES, RowScore, checked, in_blocks_of_sequences, sequences
 from vijax.app.rows.forecasts import forecasts
+from vijax.app.rows.times import times_of
 from vijax.app.settings.options import model_section
 from vijax.app.settings.units import log_scales, units_of
 
@@ -82,7 +83,8 @@ def courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
     y, mask = (part[:1] for part in padded_sequences(seen.data.train))
     steps = int(mask.sum())
     value, cov = (part[0, :steps] for part in moments(seen.fit.locals((y, mask), key=seen.key)["x"]))
-    time, units = np.arange(steps), units_of(seen.data.train)
+    times, units = times_of(seen.data.train, 0), units_of(seen.data.train)
+    time = times.at
     note = "Smoothed, with two standard deviations of an observation."
     note = first_of(note, 1, seen.data.train.group_names or ("all",), "sequences", "transformed.csv")
     note = first_of(note, MOST_COLUMNS, seen.data.names[: len(loadings)], "columns", "transformed.csv")
@@ -94,7 +96,7 @@ def courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
         shown = mean, mean - 2 * deviation, mean + 2 * deviation, y[0, :steps, d][there]
         mean, low, high, points = (part * units.deviation[d] + units.mean[d] for part in shown)
         title = f"{column}, first sequence"
-        blocks.append(Lines(title, "step", column, time, mean, low, high, time[there], points, note))
+        blocks.append(Lines(title, times.label, column, time, mean, low, high, time[there], points, note))
     return blocks
 
 
@@ -136,5 +138,12 @@ def deviations(cov: np.ndarray) -> np.ndarray:
 
 
 LISTING = sequence_model(
-    Settings, describe, score, missing=True, transform=transform, predicts="expected", drawing=SEQUENCES
+    Settings,
+    describe,
+    score,
+    missing=True,
+    transform=transform,
+    predicts="expected",
+    drawing=SEQUENCES,
+    manner=lambda settings: "each",
 )

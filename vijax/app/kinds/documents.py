@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.kinds.listing import Data, New, Source
-from vijax.app.kinds.rating_tables import has_ratings, read_ratings
+from vijax.app.kinds.rating_tables import check_are_texts, has_ratings, read_ratings
 from vijax.app.kinds.sampled_documents import SampledDocuments, check_by_parts, sampled_documents
 from vijax.app.kinds.topic_names import check_names
 from vijax.app.rows.doc_topics import excerpts_of
@@ -69,6 +69,8 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
 
     if isinstance(config, RatingData) and has_ratings(config, source):
         return read_ratings(config, source)
+    if not isinstance(config, RatingData):
+        check_are_texts(config, source)
     return read(
         config.path if source is None else source,
         vocabulary=config.vocabulary,

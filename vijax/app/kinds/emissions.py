@@ -13,6 +13,7 @@ from vijax.app.page.blocks import Block, Heat, Table
 from vijax.app.settings.options import chooser, chosen
 from vijax.app.settings.units import covariance_of, units_of
 from vijax.contract import init
+from vijax.data.tables.table import Manner
 from vijax.models import emission as emissions
 from vijax.models.emission import Emission
 
@@ -51,6 +52,25 @@ def make(config: Any, num_components: int, dim: int) -> Emission:
     return chosen(config, num_components, dim)
 
 
+def manner(settings: Any) -> Manner | None:
+    """How columns are standardised for the emission of [model]: Gaussian ones have priors of one place and scale. A
+    variance that is the same for all columns needs one scale for all, and one that is known to be 1 none. Where the
+    place or scale of the prior is set, columns stay as they are."""
+    config = settings.emission
+    if any(getattr(config, name, None) not in (None, value) for name, value in PLACED.items()):
+        return None
+    return MANNERS.get(config.name)
+
+
+PLACED = {"location": 0.0, "variance": 100.0, "rate": 1.0, "scale": None}
+"""Settings of a Gaussian emission's prior that are in units of the columns, with their defaults."""
+MANNERS: dict[str, Manner] = {
+    "full_gaussian": "each",
+    "tied_gaussian": "each",
+    "diagonal_gaussian": "each",
+    "spherical_gaussian": "together",
+    "unit_gaussian": "centre",
+}
 HELD = 0.5
 """Rows of a component that holds any: expected ones, of which the last components of a mixture have small parts."""
 

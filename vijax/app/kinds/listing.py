@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.app.settings.options import built
-from vijax.data.tables.table import TargetKind, rows_of
+from vijax.data.tables.table import Manner, TargetKind, rows_of
 from vijax.fitting.result import Fit
 
 
@@ -45,6 +45,8 @@ class New(NamedTuple):
     # Columns that are carried through: names of documents or nodes, columns that the model does not use
     beside: Mapping[str, Any]
     notes: tuple[str, ...] = ()  # notes for the reader, such as the number of unknown words
+    # the rows of `beside` that `data` has, in order, where others lack cells that the model needs; None for all of them
+    places: np.ndarray | None = None
 
 
 Tell = Callable[[int], None]
@@ -145,6 +147,10 @@ class Listing:
       target: [model] -> the kind of the target column; None for a model without a target.
       missing: True where entries may be missing.
       wants_group: True where the model uses a column of groups.
+      in_time: True where rows are steps in time, so that a column which numbers or dates them orders them.
+      unseen: True where steps with missing cells may stand as ones that were not seen.
+      manner: [model] -> how columns are standardised unless `data.standardise` says it, for priors of one place and
+        scale; None for models that are to read columns as they are.
       transform: (`Seen`, data as of `New`, `Tell`) -> the results for each row; None without results for single rows.
       predicts: the entry of these results that is the prediction; empty without one.
       no_transform: the remedy where there is no `transform`.
@@ -167,6 +173,9 @@ class Listing:
     target: Callable[[Any], TargetKind] | None = None
     missing: bool = False
     wants_group: bool = False
+    in_time: bool = False
+    unseen: bool = False
+    manner: Callable[[Any], Manner | None] = lambda settings: None
     transform: Callable[[Seen, Any, Tell], Found] | None = None
     predicts: str = ""
     no_transform: str = ""

@@ -23,6 +23,7 @@ from vijax.app.settings.typed_toml import ConfigError, Entry, section, setting
 from vijax.app.settings.units import log_scales, units_of
 from vijax.arguments import Argument, Limit, arguments_of, whole
 from vijax.contract import objective
+from vijax.data.tables.table import Manner
 from vijax.data.tables.table import Table as Rows
 from vijax.inference import estep
 from vijax.inference.compose import Algorithm
@@ -196,6 +197,11 @@ def check_of_sequences(config: Any, entries: Mapping[str, Entry]) -> None:
 SOURCE = TABLES._replace(check=check)
 
 
+def manner(settings: Any) -> Manner | None:
+    """How columns are standardised: for a Gaussian law whose noise is learnt, and rows that are no images."""
+    return "each" if learns_noise(settings) and not settings.image else None
+
+
 def network_model(
     settings: Any, algorithm: Any, describe: Any, build: Any, transform: Any, predicts: str = ""
 ) -> Listing:
@@ -212,6 +218,7 @@ def network_model(
         transform=transform,
         predicts=predicts,
         drawing=DRAWING,
+        manner=manner,
     )
 
 
@@ -230,10 +237,12 @@ def network_model_of_sequences(
         unit="sequence",
         per="sequence",
         wants_group=True,
+        in_time=True,
         missing=True,
         transform=transform,
         predicts="expected",
         drawing=DRAWING_SEQUENCES,
+        manner=manner,
     )
 
 

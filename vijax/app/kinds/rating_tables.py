@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.app.settings.sections import RatingData, dialect_of
+from vijax.app.settings.sections import DocumentData, RatingData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.wording import REMEDY
 from vijax.data.corpora.corpus import Corpus
@@ -77,6 +77,23 @@ def has_ratings(section: RatingData, source: Any = None) -> bool:
     )
 
 
+def check_are_texts(section: DocumentData, source: Any = None) -> None:
+    """Raises a `ConfigError` on a table of users and items, of a model of texts, unless its columns are called user and
+    item, and have counts or nothing beside them."""
+    source = section.path if source is None else source
+    if section.column is not None or section.format == "ratings":
+        return
+    names = _columns(section, source)
+    exact = {"user", "item"} <= set(names) and (counts_among(names) or not ratings_among(names))
+    if looks_like_ratings(names) and not exact:
+        where = source if isinstance(source, str | Path) else "data"
+        raise ConfigError(
+            f"{where}: expected a column of texts, got {listed(names, 30)}, which are of users and items. Name the "
+            "column of the text: --set data.column=COLUMN. For users and items there is another model: vijax fit hpf "
+            "--data FILE."
+        )
+
+
 class Liked(NamedTuple):
     """Ratings of which it is not said how they count.
 
@@ -112,7 +129,7 @@ def liked(section: RatingData) -> Liked | None:
     return Liked(found[0], low, high, float(np.ceil(least)) if high - low >= 2 else least)
 
 
-def _columns(section: RatingData, source: Any) -> list[str]:
+def _columns(section: DocumentData, source: Any) -> list[str]:
     """The names of the columns of a table; none of another source."""
     if not isinstance(source, str | Path):
         return list(map(str, source)) if isinstance(source, Mapping) else column_names(source) or []

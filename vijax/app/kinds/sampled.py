@@ -14,9 +14,10 @@ from vijax.app.kinds.listing import Data
 from vijax.app.settings.sections import EnergyAlgorithm, ProximalAlgorithm
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.reading.checks import Notes
+from vijax.data.reading.partitions import index_left_out
 from vijax.data.reading.store import Block
 from vijax.data.streams.permutation import Permutation
-from vijax.data.streams.rows import SPLIT, Rows, number_columns, rows
+from vijax.data.streams.rows import SPLIT, Rows, heads_of, number_columns, rows_of
 from vijax.data.tables.table import Choice, Table, table_of
 
 
@@ -62,10 +63,11 @@ def sampled(config: Any, choice: Choice) -> Data | None:
       ConfigError: the table has more, and the model or its algorithm needs all of them.
     """
     given = config.data
-    numbers = number_columns(given.path) if choice.columns is None else ()
+    heads = heads_of(given.path)
+    numbers, index = number_columns(heads) if choice.columns is None else ((), ())
     names = choice.columns or tuple(name for name in numbers if name not in (choice.target, choice.group))
     every = dict.fromkeys((*names, *([choice.target] if choice.target else [])))
-    table = rows(given.path, {name: name for name in every}, held_bytes=given.held_mb << 20)
+    table = rows_of(heads, {name: name for name in every}, given.held_mb << 20)
     if table.num_groups <= given.sample:
         return None
     _check(config, table.num_groups)
@@ -74,12 +76,14 @@ def sampled(config: Any, choice: Choice) -> Data | None:
     order = Permutation(train.num_groups, (given.split_seed, SPLIT + 1))
     held = np.sort(order(np.arange(min(given.sample, train.num_groups))))
     notes = Notes()
+    for name in index:
+        notes.add(index_left_out(name))
     notes.add(f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of them.{few}")
     like = table_of(train.take(held), choice._replace(columns=tuple(names)), given.path, notes)
     choice = choice._replace(columns=like.columns, classes=like.classes)
     apart = None if test is None else table_of(test.take(np.arange(out)), choice, given.path)
     if given.standardise:
-        like = like.standardised()
+        like = like.standardised(manner="each" if given.standardise is True else given.standardise)
         apart = None if apart is None else apart.standardised(like.scaling)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Table)}
     return Data(Sampled(**fields, whole=train, choice=choice), apart)

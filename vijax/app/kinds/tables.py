@@ -16,9 +16,21 @@ from vijax.app.kinds.offsets import offset_of
 from vijax.app.kinds.sampled import Sampled, sampled
 from vijax.app.settings.sections import EnergyAlgorithm, TableData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
-from vijax.data.reading.checks import Notes, fail
-from vijax.data.tables.columns import columns_of
-from vijax.data.tables.table import Choice, Columns, Scaling, Table, split_table, table_of
+from vijax.data.reading.checks import Notes, fail, listed
+from vijax.data.tables.columns import Columns, columns_of, row_name
+from vijax.data.tables.columns import column_names as column_names_of
+from vijax.data.tables.formats import Dialect
+from vijax.data.tables.order import NUMBER, Order, Timed
+from vijax.data.tables.table import (
+    Choice,
+    Manner,
+    Scaling,
+    Table,
+    are_whole,
+    some_rows,
+    split_table,
+    table_of,
+)
 from vijax.data.tables.table_files import is_parquet, read_columns, read_table
 from vijax.files import write_text
 
@@ -81,15 +93,16 @@ def grouped(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.nda
 def load_table(config: Any) -> Data:
     """The table in two parts, its columns standardised by those of the training part if asked for."""
     given: TableData = config.data
-    if is_parquet(given.path) and (by_parts := sampled(config, _choice(config, None))) is not None:
+    if is_parquet(given.path) and (by_parts := sampled(config, choice_of(config, None))) is not None:
         return by_parts
-    table = _read(config, given.path, None)
+    table = _read(config)
+    manner = manner_of(given)
     if given.held_out == 0.0:
-        return Data(table.standardised() if given.standardise else table, None)
+        return Data(table if manner is None else table.standardised(manner=manner), None)
     what = "entries" if given.hold_out == "entries" else "groups"
     train, test = split_table(table, given.held_out, given.split_seed, what)  # type: ignore[arg-type]
-    if given.standardise:
-        train = train.standardised()
+    if manner is not None:
+        train = train.standardised(manner=manner)
         test = test.standardised(train.scaling)
     return Data(train, test)
 
@@ -105,52 +118,132 @@ def are_wide(deviations: np.ndarray) -> bool:
 
 
 def _load_noted(config: Any) -> Data:
-    """The table in two parts, with a note where models of one scale for all columns read columns of different ones."""
+    """The table in two parts, with notes on the scales of columns and on columns that are constant."""
     data = load_table(config)
     x, names = data.train.x, data.train.columns
     deviations = np.array([np.std(column[np.isfinite(column)]) if np.isfinite(column).any() else 0.0 for column in x.T])
+    notes = [*_notes_of_rows(config, data), *_notes_of_constants(data, deviations), *_notes_of_classes(data)]
     numbered = bool(np.all(np.isnan(x) | ((x >= 0) & ((x == np.floor(x)) | (x <= 1)))))  # counts, shares
-    if config.data.standardise or numbered or not are_wide(deviations):
-        return data
-    least = np.where(deviations > 0, deviations, np.inf).argmin()
-    note = (
-        f"The scales of columns are far apart (the deviation of {names[deviations.argmax()]!r} is "
-        f"{deviations.max():.3g}, of {names[least]!r} {deviations[least]:.3g}), and priors and starts are of one scale "
-        "for all of them: --set data.standardise=true gives all columns the same."
-    )
-    return data._replace(train=dataclasses.replace(data.train, notes=(*data.train.notes, note)))
+    if config.data.standardise:
+        notes.append(SCALED[config.data.standardise])
+    elif not numbered and are_wide(deviations):
+        least = np.where(deviations > 0, deviations, np.inf).argmin()
+        notes.append(
+            f"The scales of columns are far apart (the deviation of {names[deviations.argmax()]!r} is "
+            f"{deviations.max():.3g}, of {names[least]!r} {deviations[least]:.3g}), and priors and starts are of one "
+            "scale for all of them: --set data.standardise=true gives all columns the same."
+        )
+    return data._replace(train=dataclasses.replace(data.train, notes=(*data.train.notes, *notes)))
 
 
-def _choice(config: Any, like: Table | None) -> Choice:
+SCALED = {
+    True: "Columns are brought to mean 0 and deviation 1 for the fit (data.standardise), and priors are of that scale; "
+    "results are in the units of the data.",
+    "together": "Columns are brought to mean 0 and, by one number for all, to deviation 1 for the fit "
+    "(data.standardise), and priors are of that scale; results are in the units of the data.",
+    "centre": "Columns are brought to mean 0 for the fit (data.standardise), and priors are of that place; results are "
+    "in the units of the data.",
+}
+
+
+def _notes_of_classes(data: Data) -> list[str]:
+    """A note on which of two classes is modelled."""
+    classes = data.train.classes
+    if classes is None:
+        return []
+    return [f"What is modelled of {data.train.target!r} is {classes[1]!r}, against {classes[0]!r}."]
+
+
+def _notes_of_constants(data: Data, deviations: np.ndarray) -> list[str]:
+    """A note on columns whose values are all equal."""
+    constant = [name for name, deviation in zip(data.names, deviations, strict=True) if deviation == 0]
+    if not constant or data.train.num_rows < 2 or len(constant) == len(data.names):
+        return []
+    which = "column does not vary and tells" if len(constant) == 1 else "columns do not vary and tell"
+    return [f"{len(constant)} {which} rows apart by nothing, {listed(constant)}: leave out by data.columns."]
+
+
+def _notes_of_rows(config: Any, data: Data) -> list[str]:
+    """Notes on models of sequences: that all rows are one, that missing cells stay."""
+    listing, notes = config.listing, []
+    if listing.in_time and data.train.groups is None:
+        notes.append("All rows are one sequence; data.group names the column of sequences where there are several.")
+    if listing.in_time and config.data.missing == "drop":
+        cells = sum(int(np.isnan(part.x).sum()) for part in data.parts)
+        if cells and listing.missing:
+            notes.append(f"{cells:,} missing cells stay, for {listing.name} has a law for them (data.missing).")
+    return notes
+
+
+def manner_of(given: TableData) -> Manner | None:
+    """How the columns are standardised; None where they stay as they are."""
+    if not given.standardise:
+        return None
+    return "each" if given.standardise is True else given.standardise
+
+
+def choice_of(config: Any, like: Table | None) -> Choice:
+    """The columns that a run reads; with `like`, the table of its training rows, as was decided on these."""
     given, listing = config.data, config.listing
+    drop = given.missing == "drop"
+    order: Any = given.order
+    if isinstance(order, str):
+        order = () if order in ("none", "") else (order,)
+    if like is not None and listing.in_time:
+        order = () if like.timed is None else like.timed.order
     return Choice(
         columns=given.columns if like is None else like.columns,
         target=given.target,
         group=given.group,
         kind=listing.target(config.model) if listing.target else "real",
-        missing=listing.missing,
+        missing=listing.missing or (drop and listing.unseen),
         classes=None if like is None else like.classes,
+        group_kind=None if like is None or like.groups is None else like.group_kind,
+        in_time=listing.in_time,
+        order=order,
+        drop=drop,
+        unseen=drop and listing.unseen,
     )
 
 
-def _read(config: Any, path: str, like: Table | None) -> Table:
+def _read(config: Any) -> Table:
+    """The table of a run."""
     given = config.data
-    own = path == given.path
-    table = read_table(
-        path,
-        _choice(config, like),
+    return read_table(
+        given.path,
+        choice_of(config, None),
         seed=given.synthetic_seed,
-        num_rows=given.num_rows if own else None,
+        num_rows=given.num_rows,
         dialect=dialect_of(given),
-        sha256=given.sha256 if own else None,
+        sha256=given.sha256,
     )
-    return table if like is None or like.scaling is None else table.standardised(like.scaling)
 
 
-def _other(config: Any, data: Data, path: str, column: str | None) -> Table:
-    """The same columns of another table, on the scale of the run's."""
+def _dialect(given: TableData, like: Table | None) -> Dialect:
+    """The way in which a file is written: of new rows, with the decimal sign that the training rows had."""
+    before: Any = None if like is None else like.decimal
+    return dialect_of(given)._replace(decimal_before=before)
+
+
+def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
+    """The same columns of another table, a path or an object, on the scale of the run's."""
     check_no_column(column)
-    return _read(config, path, data.train)
+    like, notes, where = data.train, Notes(), _where(config, path)
+    choice = _choice_of_new(config, like)
+    choice = choice if choice.in_time else choice._replace(drop=True)
+    found = _new_columns(config, like, path, choice, notes)
+    target = () if choice.target is None else (choice.target,)
+    _check_columns(found, (*like.columns, *target, *choice.labels, *choice.order_columns), where)
+    table = table_of(found, choice, where, notes)
+    return table if like.scaling is None else table.standardised(like.scaling)
+
+
+def _choice_of_new(config: Any, like: Table) -> Choice:
+    """The columns that a run reads, as was decided on its training rows. A new step that lacks a cell was not seen."""
+    choice = choice_of(config, like)
+    if config.listing.unseen:
+        choice = choice._replace(missing=True, unseen=True)
+    return choice
 
 
 def check_no_column(column: str | None, needed: str = "a table must have the columns") -> None:
@@ -232,6 +325,7 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
     if given.group is not None and not listing.wants_group:
         origin = entries["data.group"].origin
         raise ConfigError(f"{origin}: data.group: {listing.name} reads rows one by one, not groups of them")
+    _check_in_time(config, entries)
     if listing.wants_group and given.group is None and given.hold_out == "rows" and given.held_out > 0:
         raise ConfigError(
             f"{origin}: data.group: {listing.name} holds out whole groups, and without a column of groups all rows are "
@@ -241,6 +335,19 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
         origin = entries["data.hold_out"].origin
         raise ConfigError(
             f'{origin}: data.hold_out: "entries" is for models of missing entries, which {listing.name} is not'
+        )
+
+
+def _check_in_time(config: Any, entries: Mapping[str, Entry]) -> None:
+    """Raises a `ConfigError` where rows that are no steps in time are to be ordered, or steps would be left out."""
+    given, listing = config.data, config.listing
+    if given.order is not None and not listing.in_time:
+        raise ConfigError(f"{entries['data.order'].origin}: data.order: rows of {listing.name} have no order in time")
+    if given.missing == "drop" and listing.in_time and not (listing.missing or listing.unseen):
+        origin = entries["data.missing"].origin
+        raise ConfigError(
+            f"{origin}: data.missing: to leave a row out would join the steps before and after it; fit a model that "
+            "takes missing values: hmm (with data.missing=drop a step unseen), arhmm, slds or state_space"
         )
 
 
@@ -257,7 +364,10 @@ def _keep(folder: Path, data: Data) -> None:
         "group": table.group,
         "rows": table.num_rows,
         "group_sizes": sizes,
+        "group_kind": table.group_kind,
+        "order": None if table.timed is None else table.timed.order._asdict(),
         "scaling": scaling,
+        "decimal": table.decimal,
     }
     write_text(folder / COLUMNS, json.dumps(outline, ensure_ascii=False, indent=1) + "\n")
 
@@ -283,6 +393,10 @@ def _stand_in(outline: dict[str, Any]) -> Table:
     if rows < 1 or (groups is not None and len(groups) != rows) or any(n != len(columns) for n in shapes):
         raise ValueError("sizes that do not go together")
     first, second = outline["classes"] or (None, None)
+    order = outline.get("order")
+    timed = (
+        None if order is None else Timed(Order(*(tuple(order[key]) for key in Order._fields)), np.arange(rows), None)
+    )
     return Table(
         columns=columns,
         x=np.zeros((rows, len(columns))),
@@ -292,6 +406,9 @@ def _stand_in(outline: dict[str, Any]) -> Table:
         group=outline["group"] and str(outline["group"]),
         groups=groups,
         group_names=() if sizes is None else tuple(map(str, range(len(sizes)))),
+        group_kind=outline.get("group_kind", "text"),
+        timed=timed,
+        decimal=outline.get("decimal"),
         scaling=scaling,
     )
 
@@ -312,32 +429,80 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     check_no_column(column)
     if source is None and isinstance(data.train, Sampled):
         raise ConfigError(f"{config.data.path}: more rows than are held; name its files one by one")
-    like, notes = data.train, Notes()
-    found = _new_columns(config, like, source, notes)
-    group = like.group if config.listing.wants_group else None
-    _check_columns(found, (*like.columns, *([group] if group else [])), _where(config, source))
-    choice = Choice(columns=like.columns, group=group, missing=config.listing.missing)
-    table = table_of(found, choice, _where(config, source), notes)
-    table = table if like.scaling is None else table.standardised(like.scaling)
+    like, notes, where = data.train, Notes(), _where(config, source)
+    choice = _choice_of_new(config, like)._replace(target=None, kind="real", drop=False)
+    if choice.order_columns and _is_matrix(source):
+        choice = choice._replace(order=())  # it has no column of times
+    found = _new_columns(config, like, source, choice, notes)
+    _check_columns(found, (*like.columns, *choice.labels, *choice.order_columns), where)
     beside = {name: values.tolist() for name, values in found.items() if name not in like.columns}
-    return New(table, {"row": np.arange(table.num_rows), **beside}, table.notes)
+    beside = {"row": np.arange(len(next(iter(found.values()), ()))), **beside}
+    places = None
+    if not choice.missing and not choice.in_time:
+        found, places = _whole_rows(found, choice, where, notes)
+    table = table_of(found, choice, where, notes)
+    table = table if like.scaling is None else table.standardised(like.scaling)
+    return New(table, beside, (*table.notes, *_notes_of_new_groups(config, like, table)), places)
+
+
+def _notes_of_new_groups(config: Any, like: Table, table: Table) -> list[str]:
+    """A note on rows of groups that training has not seen, where a model knows its groups."""
+    if not (config.listing.needs_rows and config.listing.wants_group and table.groups is not None):
+        return []
+    seen = frozenset(like.group_names)
+    is_new = np.array([name not in seen for name in table.group_names], bool)
+    names = [name for name, new in zip(table.group_names, is_new, strict=True) if new]
+    if not names:
+        return []
+    rows = int(is_new[table.groups].sum())
+    return [
+        f"{rows:,} rows are of {len(names):,} groups that training has not seen, {listed(names, 5)}: they are "
+        "predicted by the population."
+    ]
+
+
+def _is_matrix(source: Any) -> bool:
+    """True of an object whose columns have no names."""
+    return not isinstance(source, str | Path | Mapping | None) and column_names_of(source) is None
+
+
+def _whole_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[Columns, np.ndarray | None]:
+    """The rows that lack no cell of the run's columns, and their places; None where these are all."""
+    whole = are_whole(found, choice, where)
+    if whole.all() or not whole.any():
+        return found, None
+    places = np.flatnonzero(whole)
+    first = row_name(found)(int(np.argmin(whole))).rstrip(",")
+    notes.add(
+        f"{len(whole) - len(places):,} of {len(whole):,} rows lack a cell that the model needs, the first in {first}: "
+        "their results are empty."
+    )
+    return some_rows(found, places), places
 
 
 def _where(config: Any, source: Any) -> str:
     return config.data.path if source is None else source if isinstance(source, str) else "data"
 
 
-def _new_columns(config: Any, like: Table, source: Any, notes: Notes) -> Columns:
-    """Every column; columns that are carried through stay as they are written."""
+def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: Notes) -> Columns:
+    """Every column; columns that are carried through stay as they are written, but for numbers that order rows."""
+    numbers = list(like.columns)
+    if choice.target is not None and choice.kind != "binary":
+        numbers.append(choice.target)
+    if isinstance(choice.order, Order):
+        formats = zip(choice.order.columns, choice.order.formats, strict=True)
+        numbers += [name for name, form in formats if form == NUMBER]
+    exact = AllBut(tuple(numbers))
     if source is not None and not isinstance(source, str | Path):
-        return columns_of(source, like.columns)
+        return columns_of(source, like.columns, exact)
     given, own = config.data, source is None or str(source) == config.data.path
     path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
-    return read_columns(path, given.synthetic_seed, rows, dialect_of(given), digest, AllBut(like.columns), notes)
+    return read_columns(path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes)
 
 
 def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:
     """Raises an error that lists all missing columns of the run, and the columns that are there."""
+    wanted = tuple(dict.fromkeys(wanted))
     missing = [name for name in wanted if name not in found]
     if missing:
         known = ", ".join(map(repr, list(found)[:20]))
@@ -367,5 +532,5 @@ TABLES = Source(
 
 def sequence_model(settings: Any, describe: Any, score: Any, **more: Any) -> Listing:
     """The listing of a model of sequences, which are the groups of a table; arguments as of `Listing`."""
-    of_sequences: dict[str, Any] = {"unit": "sequence", "per": "sequence", "wants_group": True}
+    of_sequences: dict[str, Any] = {"unit": "sequence", "per": "sequence", "wants_group": True, "in_time": True}
     return Listing(settings, TABLES, EnergyAlgorithm, describe, padded_sequences, score, **of_sequences, **more)

@@ -119,7 +119,8 @@ class Strips(NamedTuple):
 
 
 class Course(NamedTuple):
-    """One sequence: columns by step, the most probable path of its states, and probabilities of the states by step."""
+    """One sequence: columns by step, the most probable path of its states, and probabilities of the states by step. `x`
+    are the times of the steps; without them they are numbered."""
 
     title: str
     columns: Sequence[str]
@@ -127,6 +128,23 @@ class Course(NamedTuple):
     states: Sequence[int] | np.ndarray
     probabilities: Values
     note: str = ""
+    x_label: str = "step"
+    x: Numbers = ()
+
+
+def edges_of(block: Course) -> np.ndarray:
+    """The places at which steps begin, and the one at which the last ends.
+
+    >>> edges_of(Course("c", [], [], [0, 0, 1], [])).tolist()
+    [0.0, 1.0, 2.0, 3.0]
+    >>> edges_of(Course("c", [], [], [0, 0, 1], [], x=[1990.0, 1990.5, 1991.5])).tolist()
+    [1990.0, 1990.5, 1991.5, 1992.25]
+    """
+    steps = len(block.states)
+    x = as_numbers(block.x)
+    if len(x) != steps or not steps or not np.isfinite(x).all() or np.any(np.diff(x) < 0) or x[0] == x[-1]:
+        return np.arange(max(steps, 1) + 1, dtype=float)
+    return np.append(x, x[-1] + np.median(np.diff(x)))
 
 
 class Images(NamedTuple):
@@ -284,7 +302,12 @@ def _shapes(block: Block) -> list[tuple[Any, int, int]]:
         return [(block.values, len(block.rows), len(block.columns))]
     if isinstance(block, Course):
         steps = len(block.states)
-        return [(block.values, len(block.columns), steps), (block.probabilities, len(block.probabilities), steps)]
+        times = [([block.x], 1, steps)] if len(block.x) else []
+        return [
+            (block.values, len(block.columns), steps),
+            (block.probabilities, len(block.probabilities), steps),
+            *times,
+        ]
     if isinstance(block, Images):
         size, longest = _side(block.height) * _side(block.width), max(map(len, block.images), default=0)
         return [(block.images, len(block.labels), longest), *((row, len(row), size) for row in block.images)]
@@ -411,7 +434,17 @@ def _places(block: Curves) -> tuple[list[str], list[list[Any]]]:
     rows = []
     for name, values, low, high in zip(block.names, *parts, strict=True):
         rows += [[name, *values[at]], ["  from", *low[at]], ["  to", *high[at]]]
-    return [block.x_label, *map(number, as_numbers(block.x)[at])], rows
+    return [block.x_label, *_marks(as_numbers(block.x)[at])], rows
+
+
+def _marks(x: np.ndarray) -> list[str]:
+    """Places on an axis, with as many decimals as tell them apart; years and steps without commas.
+
+    >>> _marks(np.array([2016.0, 2016.25, 2016.5])), _marks(np.array([60.0, 63.0]))
+    (['2016.00', '2016.25', '2016.50'], ['60', '63'])
+    """
+    decimals = next((n for n in range(6) if np.allclose(x, np.round(x, n), rtol=0, atol=10.0 ** -(n + 2))), 6)
+    return [f"{value:.{decimals}f}" for value in x]
 
 
 def number(value: Any, spread: float = 0.0) -> str:

@@ -110,8 +110,9 @@ def _course(block: blocks.Course) -> Iterator[Part]:
     """A row for each step."""
     probabilities = [f"probability_{k}" for k in range(len(block.probabilities))]
     columns = zip(*block.values, block.states, *block.probabilities, strict=True)
-    rows = ((step, *row) for step, row in enumerate(columns))
-    yield "", ["step", *block.columns, "state", *probabilities], rows
+    times = [block.x] if len(block.x) and block.x_label != "step" else []
+    rows = ((step, *row) for step, row in enumerate(zip(*times, *zip(*columns, strict=True), strict=True)))
+    yield "", ["step", *[block.x_label][: len(times)], *block.columns, "state", *probabilities], rows
 
 
 def _images(block: blocks.Images) -> Iterator[Part]:

@@ -167,18 +167,19 @@ def strips(block: blocks.Strips) -> Figure:
 
 def course(block: blocks.Course) -> Figure:
     """The columns of a sequence over the colours of its path, and the probabilities of its states."""
-    number, steps = len(block.columns), np.arange(len(block.states))
+    number, edges = len(block.columns), blocks.edges_of(block)
+    middles = (0.5 * (edges[1:] + edges[:-1]))[: len(block.states)]
     figure = new_figure(7.0, 0.9 + 1.2 * number + 0.8)
     axes = np.atleast_1d(figure.subplots(number + 1, 1, sharex=True, height_ratios=[1.2] * number + [0.6]))
     for ax, column, values in zip(axes, block.columns, block.values, strict=False):
         for start, length, state in stretches(block.states):
             if state >= 0:
-                ax.axvspan(start, start + length, color=HUES[state % len(HUES)], alpha=0.16, linewidth=0)
-        ax.plot(steps + 0.5, _array(values), color=INK, linewidth=1.0)
+                ax.axvspan(edges[start], edges[start + length], color=HUES[state % len(HUES)], alpha=0.16, linewidth=0)
+        ax.plot(middles, _array(values), color=INK, linewidth=1.0)
         ax.set_ylabel(column, fontsize=8)
     hues = [HUES[k % len(HUES)] for k in range(len(block.probabilities))]
-    axes[-1].stackplot(steps + 0.5, *map(_array, block.probabilities), colors=hues, step="mid")
-    axes[-1].set(ylim=(0, 1), yticks=[], xlabel="step", ylabel="state")
+    axes[-1].stackplot(middles, *map(_array, block.probabilities), colors=hues, step="mid")
+    axes[-1].set(ylim=(0, 1), yticks=[], xlabel=block.x_label, ylabel="state")
     axes[0].set_title(block.title, fontsize=10, loc="left", color=INK)
     for ax in axes:
         bare(ax, keep=("bottom",))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
+import operator
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,9 +137,27 @@ def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> list[str]:
 
     shown = [("curves", plots.curves(curves, run.config.listing.per, _score_unit(run))), *figures.pictures(run.shown)]
     written = [f"{name}.png" for name, _ in shown]
-    for name, (_, figure) in zip(written, shown, strict=True):
-        write_atomically(folder / name, functools.partial(figure.savefig, format="png"))
+    with one_word_on_letters():
+        for name, (_, figure) in zip(written, shown, strict=True):
+            write_atomically(folder / name, functools.partial(figure.savefig, format="png"))
     return written
+
+
+@contextlib.contextmanager
+def one_word_on_letters() -> Iterator[None]:
+    """Matplotlib warns of each letter that its font lacks; one warning says it for all of them."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        yield
+    are_of_letters = [str(each.message).startswith("Glyph ") for each in given]
+    for each in itertools.compress(given, map(operator.not_, are_of_letters)):
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    if any(are_of_letters):
+        warnings.warn(
+            "The pictures in the folder figures have boxes in the place of some letters, which the font of Matplotlib "
+            "lacks. The page report.html has them all.",
+            stacklevel=4,
+        )
 
 
 def _lead(run: Run) -> str:

@@ -95,20 +95,48 @@ RATIOS = {
     "gamma_log": ("mean ratio", "the expected {} is multiplied by this"),
 }
 """Likelihoods whose coefficients are read as exp b: the name of this, and its meaning for a target."""
+SCALES = {
+    "bernoulli_logit": "log odds of {}",
+    "bernoulli_probit": "probit of {}",
+    "poisson_log": "log of the expected {}",
+    "negative_binomial": "log of the expected {}",
+    "gamma_log": "log of the expected {}",
+}
+"""The scale of the predictor of each likelihood, to which coefficients add, for a target."""
+
+
+def modelled(law: str, target: str | None, classes: tuple[str, str] | None) -> str:
+    """What coefficients add to: the predictor of a target, of two classes that of the second against the first.
+
+    >>> modelled("bernoulli_logit", "churn", ("No", "Yes")), modelled("gaussian", "height", None)
+    ('log odds of Yes against No', 'height')
+    """
+    of = str(target) if classes is None else f"{classes[1]} against {classes[0]}"
+    return SCALES.get(law, "{}").format(of)
+
+
 NORMAL = 1.959964
 """Standard deviations on either side of the central 95 % of a normal law."""
 
 
 def coefficients(
-    title: str, names: Sequence[str], mean: Any, deviation: Any, scales: Any, law: str = "", target: str = ""
+    title: str,
+    names: Sequence[str],
+    mean: Any,
+    deviation: Any,
+    scales: Any,
+    law: str = "",
+    target: str = "",
+    of: str = "",
 ) -> list[Block]:
     """A picture of coefficients, and a table: intervals, ratios where the likelihood has such, and the effect of one
-    standard deviation of each column (`scales`; an intercept has none)."""
+    standard deviation of each column (`scales`; an intercept has none). `of` is what they add to (see `modelled`)."""
     mean, deviation = np.asarray(mean, float), np.asarray(deviation, float)
     low, high = mean - NORMAL * deviation, mean + NORMAL * deviation
     columns = {"mean": mean, "sd": deviation, "2.5 %": low, "97.5 %": high}
     columns["per sd of the column"] = np.append(scales, np.nan)[: len(mean)] * mean
-    notes = ["Central 95 % of each coefficient; per sd: what one standard deviation of the column adds."]
+    notes = [f"On the {of}."] if of else []
+    notes += ["Central 95 % of each coefficient; per sd: what one standard deviation of the column adds."]
     if law in RATIOS:
         ratio, meaning = RATIOS[law]
         ends = {ratio: mean, f"{ratio}, 2.5 %": low, "97.5 % of it": high}
@@ -116,5 +144,6 @@ def coefficients(
             columns |= {name: np.exp(b) for name, b in ends.items()}
         notes.append(f"{ratio.capitalize()}: where the column grows by one, {meaning.format(target)}.")
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns.values(), strict=True)]
-    picture = Intervals(title, names, mean, deviation, "Bars reach two standard deviations.", 0)
-    return [picture, Table(f"{title}, in numbers", ["", *columns], rows, " ".join(notes))]
+    on = f"On the {of}. " if of else ""
+    picture = Intervals(title, names, mean, deviation, f"{on}Bars reach two standard deviations.", 0)
+    return [picture, Table(f"{title}, in numbers", [of, *columns], rows, " ".join(notes))]

@@ -11,6 +11,7 @@ from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from vijax.app.kinds.listing import Drawing, Found, Seen, Tell
 from vijax.app.kinds.tables import design, padded_sequences, values
+from vijax.app.rows.times import times_ahead
 from vijax.contract.batch import Minibatch
 from vijax.data.tables.table import Table
 from vijax.evaluate.score import ratio_estimate
@@ -63,7 +64,7 @@ def in_blocks_of_sequences(read: Callable[[Any], Found], table: Table, data: Any
 
 def steps_of_rows(table: Table) -> np.ndarray:
     """The place of each row among the steps of all sequences, which `Table.sequences` has one after the other."""
-    return np.arange(table.num_rows) if table.groups is None else np.argsort(np.argsort(table.groups, kind="stable"))
+    return np.argsort(table.by_time())
 
 
 def of_local(local: str, name: str, arrange: Any = values) -> Callable[[Seen, Any, Tell], Found]:
@@ -132,7 +133,7 @@ def rows_ahead(
     draws = np.asarray(seen.fit.forecast(key, num_draws, (y, mask), num_steps))
     steps = np.tile(np.arange(1, num_steps + 1), len(y))
     names = {} if table.groups is None else {table.group: np.repeat(np.array(table.group_names, object), num_steps)}
-    return draws.reshape(num_draws, -1, draws.shape[-1]), {**names, "ahead": steps}
+    return draws.reshape(num_draws, -1, draws.shape[-1]), {**names, "ahead": steps, **times_ahead(table, num_steps)}
 
 
 # --- scores ----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from vijax.app.kinds.listing import Seen
 from vijax.app.kinds.tables import padded_sequences
 from vijax.app.page.blocks import Block, Curves
 from vijax.app.page.cuts import first_of
+from vijax.app.rows.times import times_of
 from vijax.app.settings.units import units_of
 
 PAST, AHEAD = 60, 20
@@ -47,8 +48,10 @@ def forecasts(seen: Seen, data: Any = None, is_scaled: bool = True) -> list[Bloc
     parts = [(before, draws.mean(0)), *((unknown, end) for end in ends)]
     mean, low, high = (in_units(np.concatenate(part)).T[:MOST_COLUMNS] for part in parts)
     name = (seen.data.train.group_names or ("all",))[chosen]
-    x = np.arange(steps - len(before), steps + AHEAD)
+    times = times_of(seen.data.train, chosen)
+    x = times.with_ahead(AHEAD)[steps - len(before) :]
     note = f"The last steps, then means of the next {AHEAD}, with {100 * LEVEL:.0f} % of what the model expects."
     note += longest_of_first(len(mask), MOST_SEQUENCES)
     note = first_of(note, MOST_COLUMNS, seen.data.names, "columns", "the table of `vijax predict RUN --steps 20`")
-    return [Curves(f"Forecasts of sequence {name}", "step", seen.data.names[:MOST_COLUMNS], x, mean, low, high, note)]
+    title, columns = f"Forecasts of sequence {name}", seen.data.names[:MOST_COLUMNS]
+    return [Curves(title, times.label, columns, x, mean, low, high, note)]

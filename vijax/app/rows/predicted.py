@@ -87,7 +87,10 @@ def drawn(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int,
     """Draws of a table like this one: see `vijax.app.runs.loaded.Run.predictive`."""
     with rows_of(new.data):
         values = listing.drawing.draw(seen, new.data, key, num_draws, groups)
-    return _draws(seen, listing, values, new.beside, new.notes)
+    beside = new.beside
+    if new.places is not None:
+        beside = {name: [values[place] for place in new.places] for name, values in beside.items()}
+    return _draws(seen, listing, values, beside, new.notes)
 
 
 def drawn_anew(seen: Seen, listing: Any, key: PRNGKeyArray, num_draws: int, sizes: Any) -> Draws:

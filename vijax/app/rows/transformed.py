@@ -93,7 +93,22 @@ def transformed(config: Any, seen: Seen, new: New, tell: Tell = lambda done: Non
         found: Found = transform(seen, new.data, tell)
     if config.listing.source.results == "doc_topics" and "topic" in found:  # of users items are recommended
         found = labelled(config, seen, found)
+    if new.places is not None:
+        number = len(next(iter(new.beside.values())))
+        found = {name: spread(values, new.places, number) for name, values in found.items()}
     return Transformed(found, new.beside, new.notes)
+
+
+def spread(values: np.ndarray, places: np.ndarray, number: int) -> np.ndarray:
+    """Results of some rows among all rows, empty for the others: NaN, or no text.
+
+    >>> spread(np.array([1, 2]), np.array([0, 2]), 3).tolist()
+    [1.0, nan, 2.0]
+    """
+    kind = values.dtype if values.dtype.kind in "fc" else object if values.dtype.kind in "OUS" else float
+    whole: np.ndarray = np.full((number, *values.shape[1:]), "" if kind is object else np.nan, kind)
+    whole[places] = values
+    return whole
 
 
 def by_parts(config: Any, seen: Seen, tell: Tell) -> Iterator[Transformed]:

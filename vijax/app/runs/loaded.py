@@ -119,7 +119,8 @@ class Run:
         half of each predicts the other half), else the log predictive density.
 
         Args:
-          new: a path or URL; for documents also any argument of `vijax.data.read`. A table must have the run's target.
+          new: a path or URL; of documents also any argument of `vijax.data.read`, of tables what `transform` takes. A
+            table must have the run's target.
           column: see `transform`.
           seed: seed of the split of documents in halves, and of draws.
           say: called with each note for the reader, such as the number of unknown words.

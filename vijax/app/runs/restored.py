@@ -39,7 +39,8 @@ def restore(folder: Path, config: Config, data: Data | None = None, moved: str |
         raise ConfigError(f"{error}{other_version(folder)}") from error
     if found is None:
         raise ConfigError(f"{folder}: nothing was saved yet; go on with it: vijax resume {folder}")
-    fit = Fit(algorithm, best_state(found.tree), {}, None)
+    words = tuple(data.names) if config.listing.of_documents else None
+    fit = Fit(algorithm, best_state(found.tree), {}, None, vocabulary=words)
     return Seen(fit, data, config.model, jax.random.key(config.fit.seed))
 
 

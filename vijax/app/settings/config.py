@@ -15,10 +15,12 @@ from vijax.app.catalogue import LISTINGS
 from vijax.app.kinds.density_algorithm import check_at_once
 from vijax.app.kinds.listing import Listing
 from vijax.app.settings.options import check_options
-from vijax.app.settings.sections import DocumentPage, FitConfig
+from vijax.app.settings.sections import DocumentPage, FitConfig, TableData
 from vijax.app.settings.toml_source import USUAL, find, full_key, override_value, read_overrides, read_toml, shipped
 from vijax.app.settings.typed_toml import ConfigError, Entry, build, section, setting, settings, write_toml
 from vijax.arguments import Limit
+from vijax.data.tables.formats import Dialect
+from vijax.data.tables.table_files import names_of_columns
 from vijax.xla.precision import enable_x64
 
 __all__ = ["Config", "ConfigError", "differing_keys", "load_config", "read_config", "settings_text", "write_toml"]
@@ -100,12 +102,32 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | Non
     given = said.get("data.path")
     own = entries.get("data.path")
     if given and own and given.value != own.value and path in shipped().values():
-        entries.pop("data.columns", None)  # those of its own data
+        for key in ("data.columns", "data.standardise"):  # those of its own data
+            entries.pop(key, None)
+        if LISTINGS[model].in_time and not _has_group(entries, said, given.value):
+            entries.pop("data.group")
+            entries.setdefault("data.held_out", Entry(0.0, str(path)))
     entries |= said
+    for key, value in UNSET.items():
+        if key in entries and entries[key].value in value:
+            entries.pop(key)
     other = name_of_data(given.value) if given is not None else ""
     stem = Path(path).stem
     name = other or (stem if FOLDER_NAME.test(stem) else name_of_data(path) or "run")
     return read_config({"name": Entry(name, str(path))} | _beside(path, entries))
+
+
+UNSET = {"data.group": ("none", "")}
+"""Words that say of a setting that it is unset."""
+
+
+def _has_group(entries: Mapping[str, Entry], said: Mapping[str, Entry], source: Any) -> bool:
+    """False where the configuration names a column of groups of its own data, and other data have none of this name."""
+    if "data.group" not in entries or "data.group" in said or not isinstance(source, str):
+        return True
+    dialect = {key.removeprefix("data."): entry.value for key, entry in said.items()}
+    names = names_of_columns(source, Dialect(**{key: dialect[key] for key in Dialect._fields if key in dialect}))
+    return names is None or entries["data.group"].value in names
 
 
 def _beside(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -156,12 +178,21 @@ def read_config(entries: Mapping[str, Entry]) -> Config:
     """The configuration that entries describe; the sections are checked against each other."""
     model = _model_name(entries, ())
     _check_whose(entries, model)
-    config = build(schema(model), entries)
+    config = _with_scales(build(schema(model), entries))
     check_options(config, entries)
     config.listing.source.check(config, entries)
     _check_algorithm(config.algorithm, entries)
     check_at_once(config, entries)
     return config
+
+
+def _with_scales(config: Config) -> Config:
+    """The configuration with what is to become of the scales of columns, where it leaves this to the model."""
+    if not isinstance(config.data, TableData) or config.data.standardise is not None:
+        return config
+    manner = config.listing.manner(config.model)
+    standardise: Any = {None: False, "each": True}.get(manner, manner)
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, standardise=standardise))
 
 
 def _check_algorithm(algorithm: Any, entries: Mapping[str, Entry]) -> None:

@@ -129,6 +129,16 @@ class TableData:
     )
     target: str | None = setting(None, "column to predict, for models that predict one")
     group: str | None = setting(None, "column with the sequence (or group) of each row; unset: all rows are one")
+    order: str | tuple[str, ...] | None = setting(
+        None,
+        "models of sequences: the column of the time of each row, or several as year and month, the coarsest first; "
+        'unset: found by name, dates or counting; "none": rows as they lie',
+    )
+    missing: Literal["refuse", "drop"] = setting(
+        "refuse",
+        "what becomes of missing cells where the model has no law for them: drop leaves their rows out, of sequences "
+        "leaves the step, unseen",
+    )
     num_rows: int | None = setting(
         None, "rows to generate of a synthetic table; of other tables, rows to keep from the start", whole()
     )
@@ -140,7 +150,11 @@ class TableData:
         whole(),
     )
     held_mb: int = setting(256, "megabytes of rows that are held while they are read by parts", whole())
-    standardise: bool = setting(False, "bring columns (not the target) to mean 0 and deviation 1 in training rows")
+    standardise: bool | Literal["together", "centre"] | None = setting(
+        None,
+        "bring columns (not the target) to mean 0 and deviation 1 in training rows; together: by one deviation for "
+        "all; centre: to mean 0; unset: as the model's priors need it. Results are in the units of the data",
+    )
     held_out: float = setting(0.1, "share kept out of training, for the score", inside("[0, 1)"))
     hold_out: Literal["rows", "entries"] = setting(
         "rows", "held out are rows (whole sequences or groups), or single entries, for models of missing entries"

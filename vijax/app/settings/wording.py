@@ -17,6 +17,8 @@ PHRASES = {
     "pass the whole vocabulary": "give the whole vocabulary (--set data.vocabulary=FILE)",
     "pass the vocabulary": "give the vocabulary (--set data.vocabulary=FILE)",
     "give vijax.data.ratings ": "",
+    r"pass token_pattern='\w+'": r"--set 'data.token_pattern=\w+'",
+    "stop_words=None": "--set data.stop_words=none",
     "pass a list of words": 'give a list of words (--set \'data.stop_words=["the", "and"]\')',
 }
 ARGUMENT = re.compile(r"(?:\bpass )?(?<![\w.])(\w+)=('[^']*'|\.{3}|\w+(?:\.\w+)*)?")

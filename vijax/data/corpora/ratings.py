@@ -158,8 +158,8 @@ def of_columns(
 
     roles, at = roles_of(list(found), named, where, notes), row_name(found)
     _note_unread(roles, named, notes)
-    users, rows = _numbered(found[roles.user], f"{where}, column {roles.user!r}", at)
-    names, columns = _numbered(found[roles.item], f"{where}, column {roles.item!r}", at)
+    users, rows = _numbered(found[roles.user], f"{where}, column {roles.user!r}", at, notes)
+    names, columns = _numbered(found[roles.item], f"{where}, column {roles.item!r}", at, notes)
     counts = np.ones(len(rows))
     if roles.count:
         where_counts = f"{where}, column {roles.count!r}"
@@ -184,12 +184,26 @@ def of_columns(
     return Corpus.open(folder)
 
 
-def _numbered(values: Any, where: str, at: RowName) -> tuple[list[str], Int[np.ndarray, " rows"]]:
+def _numbered(values: Any, where: str, at: RowName, notes: Notes) -> tuple[list[str], Int[np.ndarray, " rows"]]:
     """The different names in the order in which they come, and the number of each value among them."""
     check_present(values, "a name in every row", where, at)
     named = [name_of(value) for value in values.tolist()]
+    if any("\n" in name or "\r" in name for name in named):
+        named = _on_one_line(named, where, notes)
     place = {name: i for i, name in enumerate(dict.fromkeys(named))}
     return list(place), np.fromiter((place[name] for name in named), int, len(named))
+
+
+def _on_one_line(named: list[str], where: str, notes: Notes) -> list[str]:
+    """The names with blanks in the place of line breaks, which files of names cannot have. DataError where two names
+    become one."""
+    changed = {name: " ".join(name.splitlines()) for name in dict.fromkeys(named)}
+    broken = [name for name, changed_to in changed.items() if name != changed_to]
+    if len(set(changed.values())) < len(changed):
+        remedy = "write these names without line breaks"
+        raise fail(where, "names that differ in more than line breaks", f"{broken[0]!r}", remedy)
+    notes.add(f"Line breaks in names are read as blanks, as in {broken[0]!r}.")
+    return [changed[name] for name in named]
 
 
 def _over(items, names, rows, columns, counts, notes: Notes) -> tuple[Any, Any, Any, list[str]]:

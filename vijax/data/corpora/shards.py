@@ -26,7 +26,7 @@ from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.checks import check_vocab_size, check_word_ids, fail, integer_counts, listed, whole_numbers
 from vijax.data.reading.files import check_regular, parsing, read_vocabulary
-from vijax.data.reading.parquet_values import check_num_rows
+from vijax.data.reading.parquet_values import check_num_rows, check_row_groups
 from vijax.data.reading.store import (
     REMEDY,
     WHOLE,
@@ -144,21 +144,23 @@ def record_batches(file: str | Path) -> Iterator[tuple[int, Any]]:
 def _on_disk(file: Path) -> Iterator[Any]:
     check_regular(file)
     with parsing(file, WHOLE, REMEDY), open_parquet(file) as opened:
-        yield from opened.iter_batches(ROWS, columns=_kept(opened))
+        yield from opened.iter_batches(ROWS, columns=_kept(file, opened))
 
 
 def _in_store(file: str) -> Iterator[Any]:
     """A row group at a time, which a store that does not answer is asked for again."""
     for i in range(from_parquet(file, lambda opened: opened.metadata.num_row_groups)):
-        yield from from_parquet(file, functools.partial(_row_group, i))
+        yield from from_parquet(file, functools.partial(_row_group, file, i))
 
 
-def _row_group(number: int, opened: Any) -> list[Any]:
-    return list(opened.iter_batches(ROWS, [number], _kept(opened)))
+def _row_group(file: str, number: int, opened: Any) -> list[Any]:
+    return list(opened.iter_batches(ROWS, [number], _kept(file, opened)))
 
 
-def _kept(opened: Any) -> list[str]:
-    return [name for name in opened.schema_arrow.names if name in (*PAIRS, *STRINGS)]
+def _kept(file: str | Path, opened: Any) -> list[str]:
+    kept = [name for name in opened.schema_arrow.names if name in (*PAIRS, *STRINGS)]
+    check_row_groups(opened, kept, file)
+    return kept
 
 
 def pairs_of(batch: Any, file: str | Path, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

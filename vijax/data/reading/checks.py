@@ -74,7 +74,8 @@ def _faults(counts: np.ndarray) -> Iterable[tuple[str, np.ndarray, str]]:
         yield "the not finite value", ~np.isfinite(counts), remedy
     yield "the negative count", counts < 0, "counts say how often a word occurs: drop or correct these entries"
     if counts.dtype.kind == "f":
-        yield "the fractional count", counts != np.floor(counts), "pass raw counts, not tf-idf weights or frequencies"
+        remedy = "pass raw counts, not tf-idf weights or frequencies; of ratings such as 3.5 the liked ones, x >= 4"
+        yield "the fractional count", counts != np.floor(counts), remedy
     yield "the count", counts > INT32_MAX, "no document can be that long: correct these entries"
 
 

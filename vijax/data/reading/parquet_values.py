@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,6 +179,22 @@ def check_num_rows(found: int, said: int, file: object) -> None:
     """Raises a DataError where a file holds another number of rows than it says."""
     if found != said:
         raise fail(file, f"{said:,} rows, as it says", f"{found:,}", "fetch or write the file again")
+
+
+def check_row_groups(opened: Any, names: Container[str], file: object) -> None:
+    """Raises a DataError where the wanted columns of a row group, unpacked, are said to be larger than the memory that
+    is free; row groups are unpacked one by one."""
+    metadata = opened.metadata
+    leaves: list[int] = []
+    leaf = 0
+    for field in opened.schema_arrow:
+        count = _num_leaves(field.type)
+        leaves += range(leaf, leaf + count) if field.name in names else ()
+        leaf += count
+    for i in range(metadata.num_row_groups):
+        columns = [metadata.row_group(i).column(leaf) for leaf in leaves]
+        size = sum(max(column.total_uncompressed_size, 8 * column.num_values) for column in columns)
+        check_room(size, file, f"row group {i}")
 
 
 def check_room(number: int, file: object, what: str) -> None:

@@ -22,6 +22,8 @@ MISSING = "__HIVE_DEFAULT_PARTITION__"
 MOST_LOOKED_AT = 100_000
 """Files and folders, in folders that are no parts, that are looked at."""
 ENDING = ".parquet"
+LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+"""Folders that say which of the files beside them are the table of today; others are of versions that were replaced."""
 INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
@@ -46,6 +48,19 @@ def is_index(name: str) -> bool:
     return INDEX.fullmatch(name) is not None
 
 
+def index_left_out(name: str) -> str:
+    """The note on the index of a data frame."""
+    return f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it read."
+
+
+def check_no_log(name: str, source: object) -> None:
+    """Raises a DataError for the folder of a log in the source: without it, rows that were deleted would be read."""
+    if name in LOGS:
+        got = f"a table of {LOGS[name]}, whose {name} says which files count"
+        remedy = "write the table of today as Parquet files, by the library that reads the log, and name those"
+        raise fail(source, "Parquet files that are all of one table", got, remedy)
+
+
 def parts_of(names: Iterable[str], source: object) -> list[Part]:
     """The parts of a folder, in the order of their names, from the names of the files in it.
 
@@ -59,7 +74,7 @@ def parts_of(names: Iterable[str], source: object) -> list[Part]:
     >>> parts_of(["_SUCCESS", "year=2020/a.parquet", "year=2020/._a.parquet"], "folder")
     [Part(file='year=2020/a.parquet', values={'year': '2020'})]
     """
-    names = [name for name in names if name.endswith(ENDING) and not _is_hidden(name)]
+    names = [name for name in names if name.endswith(ENDING) and not is_hidden(name)]
     parts: list[Part] = []
     strays: list[str] = []
     for name in sorted(names):
@@ -83,7 +98,7 @@ def parts_of(names: Iterable[str], source: object) -> list[Part]:
 
 def strays_of(names: Iterable[str]) -> list[str]:
     """The Parquet files among these names that `parts_of` leaves out."""
-    return sorted(name for name in names if name.endswith(ENDING) and (_is_hidden(name) or _values_of(name) is None))
+    return sorted(name for name in names if name.endswith(ENDING) and (is_hidden(name) or _values_of(name) is None))
 
 
 def local_names(folder: Path) -> list[str]:
@@ -95,24 +110,29 @@ def local_names(folder: Path) -> list[str]:
     left = MOST_LOOKED_AT
     while waiting:
         within = waiting.pop()
-        is_part = _values_of(f"{within}/") is not None
         real = os.path.realpath(folder / within)
-        if real in seen or (left <= 0 and not is_part):  # a link can lead back
+        if real in seen or (left <= 0 and not is_part(within)):  # a link can lead back
             continue
         seen.add(real)
-        with contextlib.nullcontext() if is_part else contextlib.suppress(OSError), os.scandir(real) as entries:
+        with contextlib.nullcontext() if is_part(within) else contextlib.suppress(OSError), os.scandir(real) as entries:
             for entry in entries:
                 name = f"{within}/{entry.name}".removeprefix("/")
-                left -= not is_part
+                left -= not is_part(within)
                 if entry.is_dir():
-                    waiting += [] if _is_hidden(entry.name) else [name]
+                    check_no_log(name, folder)
+                    waiting += [] if is_hidden(entry.name) else [name]
                 elif entry.name.endswith(ENDING):
                     found.append(name)
     return found
 
 
-def _is_hidden(name: str) -> bool:
-    """True where a part of a path begins with . or _; a column may begin with _."""
+def is_part(folder: str) -> bool:
+    """Tells whether the folders of a path all have a column and a value; the folder itself, "", does."""
+    return _values_of(f"{folder}/") is not None
+
+
+def is_hidden(name: str) -> bool:
+    """Tells whether a part of a path begins with . or _; a column may begin with _."""
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
 
 

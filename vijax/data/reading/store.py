@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 from vijax.data.reading.checks import DataError, fail, listed
 from vijax.data.reading.files import check_regular, kind_of, naming, parsing, read_text
-from vijax.data.reading.partitions import Part, local_names, parts_of, strays_of
+from vijax.data.reading.partitions import Part, check_no_log, is_hidden, is_part, local_names, parts_of, strays_of
 from vijax.extras import require_extra
 
 WAITS_S = (0.2, 1.0, 5.0)
@@ -94,10 +95,38 @@ def parquet_parts(source: str | Path) -> list[Part]:
             if path.endswith(".parquet") and not store.isdir(path):
                 return [Part(store.unstrip_protocol(path), {})]
             begin = f"{path.rstrip('/')}/"
-            names = [name.removeprefix(begin) for name in store.find(path) if name.startswith(begin)]
-            return [Part(store.unstrip_protocol(begin + part.file), part.values) for part in parts_of(names, source)]
+            parts = parts_of(_stored_names(store, begin), source)
+            return [Part(store.unstrip_protocol(begin + part.file), part.values) for part in parts]
 
     return retried(str(source), found_there)
+
+
+MOST_ASKED = 50
+"""Folders of a store, which are no parts, in which files are looked for: each is a request."""
+
+
+def _stored_names(store: Any, begin: str) -> list[str]:
+    """The paths of the Parquet files in a folder of a store, and in those within it; see `local_names`."""
+    found: list[str] = []
+    waiting = [""]
+    left = MOST_ASKED
+    while waiting:
+        within = waiting.pop()
+        left -= not is_part(within)
+        if left < 0 and not is_part(within):
+            continue
+        try:
+            entries = store.ls(f"{begin}{within}".rstrip("/"), detail=True)
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            name = entry["name"].rstrip("/").removeprefix(begin)
+            if entry["type"] == "directory":
+                check_no_log(name, begin)
+                waiting += [] if is_hidden(name) or name == within else [name]
+            elif name.endswith(".parquet"):
+                found.append(name)
+    return found
 
 
 def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
@@ -237,8 +266,16 @@ class Whole:
         self.closed = True
 
 
+NO_STORES = ("reference", "dask", "generic", "async_wrapper", "asyncwrapper", "asynclocal")
+"""Kinds of addresses that hold no files: what they name says what else is read, by templates too, or runs elsewhere."""
+
+
 def _store_of(address: str) -> tuple[Any, str]:
-    """The store of an address, and the path in it."""
+    """The store of an address, and the path in it. Raises DataError: it is of no store of files."""
+    for link in address.split("::"):
+        kind = link.partition("://")[0].lower()
+        if kind in NO_STORES:
+            raise fail(address, "an address of a store of files", f"one of {kind}://", "name the files themselves")
     try:
         return require_extra("fsspec.core", "store").url_to_fs(address)
     except ValueError as error:
@@ -267,9 +304,14 @@ def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
         except (DataError, MemoryError):
             raise
         except FINAL as error:
-            remedy = "check the address and your rights" if isinstance(error, OSError) else "install what is missing"
+            remedy = "check the address" if isinstance(error, OSError) else "install what is missing"
+            if isinstance(error, PermissionError):
+                remedy = f"{remedy} and your rights there; {_credentials(where)}"
             raise fail(where, "a file that may be read", _said(error), remedy) from error
         except Exception as error:  # each store has errors of its own
+            if (refusal := _refusal_of(error)) is not None:
+                got = f"none, or such as it refuses: {_said(refusal)}"
+                raise fail(where, "credentials that the store takes", got, _credentials(where)) from error
             if asked.fault is None:
                 raise fail(where, WHOLE, f"an unreadable one ({_said(error)})", REMEDY) from error
             if wait is None:
@@ -278,6 +320,38 @@ def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
                 raise fail(where, "a store that answers with whole files", tries, remedy) from error
         time.sleep(wait)
     raise AssertionError
+
+
+CREDENTIALS = re.compile(
+    r"credential|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|TokenRefreshRequired|AccessDenied"
+    r"|Anonymous caller|ClientAuthentication|\bForbidden\b|\bUnauthorized\b",
+    re.IGNORECASE,
+)
+"""What stores say where they do not know who asks; to ask again does not mend it."""
+OF_STORES = {
+    "s3": "aws configure, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; FSSPEC_S3_ANON=true for a public one",
+    "gs": "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS",
+    "abfs": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+OF_STORES |= {"s3a": OF_STORES["s3"], "gcs": OF_STORES["gs"], "az": OF_STORES["abfs"], "abfss": OF_STORES["abfs"]}
+
+
+def _refusal_of(error: BaseException) -> BaseException | None:
+    """The error, or the one behind it, by which a store says that it does not know who asks; None of another."""
+    seen: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in seen:
+        if CREDENTIALS.search(f"{type(at).__name__} {at}"):
+            return at
+        seen.append(at)
+        at = at.__cause__ or at.__context__
+    return None
+
+
+def _credentials(where: str) -> str:
+    """The remedy: credentials of the store of an address."""
+    kind = where.partition("://")[0].lower()
+    return f"give credentials ({OF_STORES.get(kind, f'as fsspec takes them for {kind}://')})"
 
 
 def _in_time(ask: Callable[[Asked], Found], asked: Asked) -> Found:

@@ -57,6 +57,18 @@ class Labels:
             return Levels(tuple(name for name in self.declared if name in occurring), self.kind)
         return Levels(in_order(self.names), self.kind)
 
+    def named_as(self, kind: LabelKind) -> Labels:
+        """The same rows with names as values of a kind have them: among numbers the text "2.50" is "2.5".
+
+        >>> labels_of(["1.0", "007", "b"]).named_as("number").names
+        ('1', '007', 'b')
+        """
+        other_name = Levels((), kind).other_names(self.kind)
+        names = [other_name(name) or name for name in self.names]
+        places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        codes = np.array([*(places[name] for name in names), MISSING], int)[self.codes]
+        return Labels(tuple(places), codes, kind)
+
     def texts(self) -> np.ndarray:
         """The name of each row, (N,), Python's own text; "" where it is missing."""
         return np.array([*self.names, ""], object)[self.codes]
@@ -83,11 +95,11 @@ class Levels:
         [[0], [0, 1], [2], [-1]]
         """
         place_of = {name: place for place, name in enumerate(self.names)}
-        also_named = self._other_names(labels.kind)
+        also_named = self.other_names(labels.kind)
         places = [place_of.get(name, place_of.get(also_named(name), MISSING)) for name in labels.names]
         return np.array([*places, MISSING], int)[labels.codes]
 
-    def _other_names(self, kind: LabelKind) -> Callable[[str], str]:
+    def other_names(self, kind: LabelKind) -> Callable[[str], str]:
         """From the name of a value of another kind to the name of its equal here; "" for none."""
         if kind == self.kind:
             return lambda name: ""
@@ -151,6 +163,15 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(names, key=lambda name: (decimal.Decimal(name), name)))
     except (decimal.InvalidOperation, TypeError):
         return tuple(sorted(names))
+
+
+def kind_of_names(names: Iterable[str]) -> LabelKind:
+    """What levels are by their names alone: numbers where each is the name of one.
+
+    >>> kind_of_names(["0", "1.5"]), kind_of_names(["0", "01"]), kind_of_names(["1.10"])
+    ('number', 'text', 'text')
+    """
+    return "number" if all(_number_in(name) == name for name in names) else "text"
 
 
 def name_of_value(value: Any) -> tuple[LabelKind, str]:

@@ -79,6 +79,11 @@ class DocumentLoader(Shared):
         return self.shards.num_documents
 
     @property
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """The words by id; None where they are not known."""
+        return self.shards.vocabulary
+
+    @property
     def num_words(self) -> int:
         """Tokens in all documents."""
         return self.shards.num_tokens

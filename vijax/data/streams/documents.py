@@ -15,7 +15,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.csr import Bags, bags, canonical, is_canonical, row_entries
 from vijax.data.corpora.shards import PAIRS, ROWS, STRINGS, files_of, pairs_of, words_of
 from vijax.data.reading.checks import check_vocab_size, check_word_ids, fail, listed
-from vijax.data.reading.parquet_values import check_num_rows, check_room
+from vijax.data.reading.parquet_values import check_num_rows, check_room, check_row_groups
 from vijax.data.reading.store import Block, blocks_of, from_parquet, said_of
 from vijax.data.streams.permutation import Permutation
 from vijax.data.streams.rows import HELD, SPLIT, Chosen, unchanged
@@ -237,6 +237,7 @@ def _head(where: str, file: Any) -> tuple[list[str], list[int], int, list[int | 
     None where it is not said. Raises a DataError where there are more documents than can be held."""
     number = file.metadata.num_rows
     check_room(DOCUMENT_BYTES * number, where, f"{number:,} documents")
+    check_row_groups(file, PAIRS, where)
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     of_ids = [
         column

@@ -180,13 +180,18 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
            [2., 4.]]), array([0, 1])))
     """
     heads = heads_of(source)
-    known = heads[0].known
     if columns is None:
+        known = heads[0].known
         index = [name for name in known if is_index(name)]
         columns = [name for name in known if name not in index]
         if index:
             text = f"{source}: not read: {listed(index)}, the index of a data frame."
             warnings.warn(f"{text} Name it in columns= if it is data.", stacklevel=2)
+    return rows_of(heads, columns, held_bytes)
+
+
+def rows_of(heads: Sequence[Head], columns: PyTree, held_bytes: int = HELD) -> Rows:
+    """The table of some columns of files whose heads are known; see `rows`."""
     wanted = dict.fromkeys(jax.tree.leaves(columns))
     blocks: list[Block] = []
     for head in heads:
@@ -196,13 +201,13 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
         check_room(8 * numbers, head.part.file, f"{max(head.counts, default=0):,} rows in a row group")
         blocks.extend(blocks_of(head.part.file, head.counts, blocks[-1].first + blocks[-1].count if blocks else 0))
     if not blocks:
-        raise fail(source, "one row or more", "none", "check where the rows come from")
+        raise fail(heads[0].part.file, "one row or more", "none", "check where the rows come from")
     types = {name: dtype for name in wanted if (dtype := common_type([head.kinds[name] for head in heads])) is not None}
     return Rows(columns, tuple(blocks), held_bytes, types=types, beside=_beside(heads, wanted))
 
 
 class Head(NamedTuple):
-    """What a Parquet file says of itself, before it is read.
+    """The schema and sizes of a Parquet file, known before it is read.
 
     Attributes:
       part: the file, and the columns that the names of its folders give.
@@ -228,7 +233,7 @@ class Head(NamedTuple):
 
 
 def heads_of(source: str | Path) -> list[Head]:
-    """What the Parquet files of a source say, one or more.
+    """The heads of the Parquet files of a source, one or more.
 
     Raises:
       DataError: there is none, or one has a row group that is larger than memory.
@@ -240,12 +245,13 @@ def heads_of(source: str | Path) -> list[Head]:
     return [Head(part, kinds, counts, beside) for part in parts for kinds, counts in [from_parquet(part.file, _head)]]
 
 
-def number_columns(source: str | Path) -> tuple[str, ...]:
-    """The columns that are numbers in every file of a source, in the order of the first, without the index of a data
-    frame."""
-    heads = heads_of(source)
+def number_columns(heads: Sequence[Head]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns that are numbers in every file, in the order of the first; and those that are the index of a data
+    frame, which are not among them."""
     are_numbers = lambda name: all(name in head.kinds and head.kinds[name].dtype is not None for head in heads)
-    return tuple(name for name in heads[0].known if are_numbers(name) and not is_index(name))
+    known = heads[0].known
+    numbers = tuple(name for name in known if are_numbers(name) and not is_index(name))
+    return numbers, tuple(filter(is_index, known))
 
 
 def _head(file: Any) -> tuple[dict[str, Kind], list[int]]:

@@ -54,7 +54,8 @@ def stream(
 ) -> Stream:
     """Batches from elsewhere, for `vijax.fit(alg, stream(...), num_steps=...)`.
 
-    A batch is a pytree of arrays (of PyTorch or Arrow too) with one leading axis of groups, an Arrow table or record
+    A batch is a pytree of arrays (of PyTorch or Arrow too; a list is a tuple, of one tensor that tensor, as a loader of
+    a `TensorDataset` gives them) with one leading axis of groups, an Arrow table or record
     batch being a matrix of its columns; for models of documents, whatever `vijax.data.read` reads, over the model's
     words, or an Arrow table or record batch with the columns `ids` and `counts` of shards; or a `vijax.Minibatch`.
     Batches of one size share a program. The first is checked as arrays are; of later ones, steps that are not finite
@@ -112,6 +113,9 @@ class StreamLoader:
         self._rest: Iterator[Any] | None = None  # behind the first, while nobody has taken it
         self._kinds: list[Any] | None = None
         self._structure: Any = None
+        self._is_single: bool | None = None  # whether a list of one array is that array
+        documents = model.form.documents
+        self.vocabulary: tuple[str, ...] | None = None if documents is None else documents.vocabulary
 
     @property
     def num_groups(self) -> Any:
@@ -171,8 +175,8 @@ class StreamLoader:
         if isinstance(item, Minibatch):
             return item
         if self.model.form.documents is not None:
-            return Minibatch(_documents(item, self.model.form.documents.vocab_size, step), None)
-        data = jax.tree.map(np.asarray, tuple(item) if isinstance(item, list) else item)
+            return Minibatch(self._documents(item, step), None)
+        data = jax.tree.map(np.asarray, self._of_list(item) if isinstance(item, list) else item)
         structure = jax.tree.structure(data), [np.shape(x)[1:] for x in jax.tree.leaves(data)]
         try:
             intake.check_aligned(data)
@@ -187,6 +191,30 @@ class StreamLoader:
             remedy = "have the source give arrays of one structure"
             raise fail(f"batch of step {step}", f"arrays as in the first, {self._structure}", str(structure), remedy)
         return Minibatch(intake.cast(self._kinds, data), None)
+
+    def _of_list(self, item: list[Any]) -> PyTree:
+        """A batch that is a list of arrays, as loaders of PyTorch give it: a tuple of them; of one array alone that
+        array, where the model reads no tuple of one."""
+        if len(item) != 1:
+            return tuple(item)
+        if self._is_single is None:
+            single, pair = (jax.tree.map(np.asarray, data) for data in (item[0], tuple(item)))
+            self._is_single = not intake.can_read(self.model, pair) and intake.can_read(self.model, single)
+        return item[0] if self._is_single else tuple(item)
+
+    def _documents(self, item: Any, step: int) -> PyTree:
+        """A batch of documents, over the words of the model, or else of the first batch that has words."""
+        corpus = _corpus(item, self.model.form.documents.vocab_size, step)  # type: ignore[union-attr]
+        if corpus.vocabulary is not None and self.vocabulary is None:
+            self.vocabulary = tuple(corpus.vocabulary)
+        if corpus.vocabulary is not None and self.vocabulary is not corpus.vocabulary:
+            from vijax.data.known_words import are_same
+
+            if not are_same(corpus.vocabulary, self.vocabulary or ()):
+                remedy = "read every batch with the same words: vijax.data.read(texts, vocabulary=words)"
+                got = f"others, such as {', '.join(list(corpus.vocabulary)[:5])}"
+                raise fail(f"batch of step {step}", "the words of the batches before, in their order", got, remedy)
+        return _padded(corpus)
 
 
 def stream_loader(source: Any, model: Model) -> StreamLoader:
@@ -223,14 +251,19 @@ def _size(batch: Minibatch) -> float:
     return float(np.shape(jax.tree.leaves(batch.data)[0])[0])
 
 
-def _documents(item: Any, vocab_size: int, step: int) -> PyTree:
-    """A batch of documents, padded to powers of two, so that few shapes occur."""
+def _corpus(item: Any, vocab_size: int, step: int) -> Any:
+    """A batch of documents."""
     from vijax.data.read import read
 
     corpus = of_arrow(item, vocab_size, f"batch of step {step}") if is_arrow(item) else read(item)
     if corpus.vocab_size > vocab_size:
         remedy = "vijax.data.with_vocabulary(corpus, words) leaves other words out"
         raise fail(f"batch of step {step}", f"{vocab_size} words, as the model has", str(corpus.vocab_size), remedy)
+    return corpus
+
+
+def _padded(corpus: Any) -> PyTree:
+    """Documents, padded to powers of two, so that few shapes occur."""
     most = (max(1, int(np.max(x))) for x in (corpus.lengths, corpus.tokens))
     slots, tokens = (1 << max(3, (x - 1).bit_length()) for x in most)
     return (padded_documents(corpus, np.arange(corpus.num_documents), slots, tokens),)

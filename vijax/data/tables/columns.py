@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import datetime
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +13,12 @@ from vijax.data.reading.checks import fail
 
 Columns = Mapping[str, np.ndarray]
 
-MISSING = frozenset(["", "na", "n/a", "nan", "null", "none", "?"])
-"""Cells that stand for a missing value, in small letters."""
-MISSING_NAMES = MISSING - {"none"}
-"""The same for the name of a class or a group: one of them may well be called "none"."""
+MISSING_NAMES = frozenset(["", "na", "n/a", "nan", "null", "?", "<na>"])
+"""Names of a class or a group that stand for a missing value, in small letters: one may well be called "none"."""
+CODES = frozenset([".", "-", "--", "n.a.", "#n/a"])
+"""Cells that stand for a missing value where numbers are expected, and are told where they occur."""
+MISSING = MISSING_NAMES | CODES | {"none"}
+"""Cells that stand for a missing value among numbers, in small letters."""
 
 
 class FileColumns(dict[str, np.ndarray]):
@@ -23,15 +26,34 @@ class FileColumns(dict[str, np.ndarray]):
 
     Attributes:
       lines: the line on which each row ends; None where a file has no lines.
+      numbers: the numbers of the rows in a file without lines, counted from 1; None for all rows in turn.
+      decimal: the decimal sign of a text file; None where no number of it has one.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], lines: Sequence[int] | None = None):
         super().__init__(columns)
         self.lines = lines
+        self.numbers: Int[np.ndarray, " N"] | None = None
+        self.decimal: str | None = None
 
     def first(self, number: int | None) -> FileColumns:
         """The first rows."""
-        return FileColumns({name: values[:number] for name, values in self.items()}, self.lines)
+        part = FileColumns({name: values[:number] for name, values in self.items()}, self.lines)
+        part.decimal = self.decimal
+        return part
+
+    def take(self, rows: Int[np.ndarray, " n"]) -> FileColumns:
+        """Some of the rows, which keep their lines; of a file without lines their numbers."""
+        size = len(next(iter(self.values()), ()))
+        lines = None if self.lines is None else [self.lines[row] for row in rows]
+        part = FileColumns({name: values[rows] for name, values in self.items()}, lines)
+        part.numbers = self.numbers_of(size)[rows]
+        part.decimal = self.decimal
+        return part
+
+    def numbers_of(self, size: int) -> Int[np.ndarray, " N"]:
+        """The numbers of the rows, counted from 1."""
+        return np.arange(1, size + 1) if self.numbers is None else self.numbers
 
 
 class Origin(NamedTuple):
@@ -48,7 +70,7 @@ def origin_of(found: Mapping[str, np.ndarray], where: str) -> Origin | None:
         return None
     size = len(next(iter(found.values()), ()))
     if found.lines is None:
-        return Origin(where, "row", np.arange(1, size + 1))
+        return Origin(where, "row", found.numbers_of(size))
     return Origin(where, "line", np.array(found.lines[:size], int))
 
 
@@ -116,13 +138,16 @@ def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
 
 
 def name_of(value: object) -> str:
-    """A class or group as text; a whole number is written without a point.
+    """A class or group as text; a whole number is written without a point, a day without a time.
 
-    >>> name_of(7.0), name_of("007")
-    ('7', '007')
+    >>> name_of(7.0), name_of("007"), name_of(datetime.datetime(2024, 5, 31))
+    ('7', '007', '2024-05-31')
     """
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
+    if isinstance(value, datetime.datetime) and not _is_none(value):
+        is_day = value.time() == datetime.time(0) and value.tzinfo is None
+        return str(value.date()) if is_day else str(value)
     return str(value)
 
 
@@ -170,19 +195,22 @@ def column_values(column: Any) -> list:
     return (getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or column.tolist)()
 
 
-def columns_of(source: Any, names: Sequence[str] = ()) -> Columns:
-    """Every column of a table in memory by name; `names` are those of the columns of a matrix.
+def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = ()) -> Columns:
+    """Every column of a table in memory by name; `names` are those of the columns of a matrix. Columns named in `exact`
+    have names, of groups say, whose text stays as it is: 007 is not 7.
 
     >>> columns_of([[1.0, 2.0], [3.0, 4.0]], ["a", "b"])["b"].tolist()
     [2.0, 4.0]
+    >>> columns_of({"g": ["007", "7"]}, exact=["g"])["g"].tolist()
+    ['007', '7']
     """
     if in_a_library(source):
         found = getattr(source, "column_names", None) or getattr(source, "columns", None)
         if found is None:
             raise fail("data", EXPECTED, f"a single {type(source).__name__}", "give the table, not one column of it")
-        columns: Columns = {str(name): _column(column_values(source[name])) for name in found}
+        columns: Columns = {str(name): _column(column_values(source[name]), str(name) in exact) for name in found}
     elif isinstance(source, Mapping):
-        columns = {str(name): _column(values) for name, values in source.items()}
+        columns = {str(name): _column(values, str(name) in exact) for name, values in source.items()}
     else:
         columns = _of_matrix(source, names)
     lengths = {len(values) for values in columns.values()}
@@ -191,21 +219,40 @@ def columns_of(source: Any, names: Sequence[str] = ()) -> Columns:
     return columns
 
 
-def _column(values: Any) -> np.ndarray:
+def _column(values: Any, exact: bool = False) -> np.ndarray:
     """Numbers as they are, True and False as 1 and 0; anything else as text."""
-    array = np.asarray(values)
+    array = _vector(column_values(values) if in_a_library(values) else values)
     if array.ndim != 1:
         raise fail("data", "columns that are vectors", f"one of shape {array.shape}", "give a matrix as a whole")
     if array.dtype.kind in "iufb":
         return array.astype(float) if array.dtype.kind in "fb" else array
-    return column_of(["" if value is None or value != value else str(value) for value in array.tolist()])
+    cells = ["" if _is_none(value) else name_of(value) for value in array.tolist()]
+    return np.array(cells, object) if exact else column_of(cells)
+
+
+def _vector(values: Any) -> np.ndarray:
+    """The values as an array; mixed ones stay as they are, dates become Python's."""
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and isinstance(values, list | tuple):
+        array = np.empty(len(values), object)  # NumPy makes text of numbers that stand among text
+        array[:] = values
+    return array.astype("datetime64[us]").astype(object) if array.dtype.kind == "M" else array
+
+
+def _is_none(value: object) -> bool:
+    """True of None, NaN, NaT and the missing value of pandas, which equals nothing."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and value != value
 
 
 def _of_matrix(source: Any, names: Sequence[str]) -> Columns:
     array = np.asarray(source)
-    if array.ndim != 2 or array.dtype.kind not in "iufb":
+    if array.ndim != 2 or array.dtype.kind not in "iufbO":
         got = f"{type(source).__name__} of shape {array.shape}" if array.ndim else type(source).__name__
         raise fail("data", EXPECTED, got, "convert it to one of these")
     if array.shape[1] != len(names):
         raise fail("data", f"a matrix of {len(names)} columns", f"{array.shape[1]}", "give the columns of the run")
+    if array.dtype.kind == "O":  # numbers of several types, or text that some of them are
+        return {name: _column(column) for name, column in zip(names, array.T, strict=True)}
     return dict(zip(names, array.astype(float).T, strict=True))

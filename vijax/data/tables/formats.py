@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -55,12 +55,15 @@ class Dialect(NamedTuple):
       separator: the letter between cells; None finds it in the first lines.
       decimal: the letter before the fraction of a number; None finds commas where cells are divided by other letters.
       sheet: the sheet of a spreadsheet; None for the first.
+      decimal_before: the decimal sign of the file of which this one has more rows, where `decimal` is None; it says
+        nothing of a file whose cells are divided by commas.
     """
 
     encoding: str = "utf-8"
     separator: Separator | None = None
     decimal: Decimal | None = None
     sheet: str | None = None
+    decimal_before: Decimal | None = None
 
 
 USUAL = Dialect()
@@ -147,6 +150,12 @@ def with_points(cells: Sequence[str], decimal: Decimal | None, where: str) -> tu
     numbers = [bool(COMMA.fullmatch(cell) or WHOLE.fullmatch(cell)) for cell in cells]
     changed = lambda cell: cell.replace(".", "").replace(",", ".")
     return [changed(cell) if is_one else cell for cell, is_one in zip(cells, numbers, strict=True)], (*commas, "")[0]
+
+
+def sign_of(columns: Iterable[Sequence[str]]) -> Decimal | None:
+    """The decimal sign of numbers that have a fraction written with a point; None where none has."""
+    has_point = lambda cell: POINT.fullmatch(cell) is not None and WHOLE.fullmatch(cell) is None and len(cell) > 1
+    return "." if any(has_point(cell) for cells in columns for cell in cells) else None
 
 
 # --- spreadsheets ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ A cell is a number, a text, true or false; dates and times are a list of their k
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import sys
@@ -63,7 +64,13 @@ def write_sheet(path: str, wanted: str | None, out: Any) -> None:
     import python_calamine
 
     say = lambda value: out.write(json.dumps(value, default=as_json).encode() + b"\n")
-    with python_calamine.CalamineWorkbook.from_path(path) as book:
+    with contextlib.ExitStack() as stack:
+        try:
+            path.encode()
+            book = stack.enter_context(python_calamine.CalamineWorkbook.from_path(path))
+        except UnicodeEncodeError:  # bytes that are no text, of which the library would look for another file
+            file = stack.enter_context(open(path, "rb"))
+            book = stack.enter_context(python_calamine.CalamineWorkbook.from_filelike(file))
         names = list(book.sheet_names)
         sheet = wanted if wanted is not None else next(iter(names), None)
         say({"sheets": names, "sheet": sheet if sheet in names else None})

@@ -7,6 +7,7 @@ ask for 512 GiB, by one cell in the last row and column. So no file can end the 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vijax.data.reading.checks import DataError, fail
-from vijax.data.reading.files import check_regular
+from vijax.data.reading.files import check_regular, parsing
 from vijax.data.tables import sheet_process
 from vijax.data.tables.extents import Packed, largest_extent, sizes_of
 from vijax.extras import require_extra
@@ -28,6 +29,8 @@ SHARE = 0.8
 """Share of the free memory that reading a sheet may take."""
 LEAST_BYTES = GIB
 """Memory that any file may take."""
+STARTED_BYTES = GIB // 2
+"""Memory without which the other process cannot begin."""
 BYTES_PER_BYTE = 32
 """Memory that may be taken for each byte of a sheet when it is unpacked. A cell is 15 bytes at the least."""
 CELL_BYTES = 64
@@ -62,8 +65,11 @@ def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
     sizes = sizes_of(path)
     check_unpacked(path, sizes)
     most_bytes = most_memory(sizes)
-    if not CAN_LIMIT:
+    can_start = bool(sys.executable) and not getattr(sys, "frozen", False)  # a frozen program would start itself
+    if not (CAN_LIMIT and can_start):
         _check_extent(path, most_bytes, sizes.unpacked)
+    if not can_start:
+        return _in_this_process(path, wanted)
     folder = str(Path(str(library.__file__)).resolve().parents[1])
     arguments = [folder, str(most_bytes if CAN_LIMIT else 0), str(path), json.dumps(wanted)]
     with tempfile.TemporaryFile() as said, _started(arguments, said) as process:
@@ -85,9 +91,19 @@ def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
     raise fail(path, "a spreadsheet that can be read", got, SAVE_AGAIN)
 
 
+def _in_this_process(path: Path, wanted: str | None) -> Sheet:
+    """The sheet as the library reads it here, where no other process can be started; its extent was looked at."""
+    lines = io.BytesIO()
+    with parsing(path, "a whole spreadsheet", SAVE_AGAIN):
+        sheet_process.write_sheet(str(path), wanted, lines)
+    lines.seek(0)
+    found = _read(lines)
+    return Sheet(found.sheets, found.name, _of_one_length(found.rows))
+
+
 def most_memory(sizes: Packed) -> int:
     """Bytes of memory that reading a file may take."""
-    return int(min(LEAST_BYTES + BYTES_PER_BYTE * sizes.unpacked, SHARE * free_bytes()))
+    return int(max(STARTED_BYTES, min(LEAST_BYTES + BYTES_PER_BYTE * sizes.unpacked, SHARE * free_bytes())))
 
 
 def check_unpacked(path: Path, sizes: Packed) -> None:
@@ -124,7 +140,7 @@ def _check_extent(path: Path, most_bytes: int, looked_at: int | None = None, lar
 
 # --- the other process -----------------------------------------------------------------------------------------------
 class _Found:
-    """What the other process has written."""
+    """The output of the other process."""
 
     def __init__(self) -> None:
         self.sheets: list[str] = []

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from vijax.checks import RowError
 from vijax.data.reading.checks import DataError, Notes, fail, listed, nearest
+from vijax.data.schema.labels import LabelKind, Levels, kind_of_names, labels_of
 from vijax.data.tables.columns import (
     Columns,
+    FileColumns,
     Origin,
     RowName,
     are_missing,
     as_numbers,
     check_parts,
     check_present,
-    name_of,
     not_numbers,
     origin_of,
     row_name,
 )
+from vijax.data.tables.order import Found, Order, Timed, find_order, in_order, say_order
 
 TargetKind = Literal["real", "count", "binary"]
 OF_NUMBERS = 'a target of numbers is for ard_regression, or for glm or gp with model.likelihood.name = "gaussian"'
@@ -36,6 +39,11 @@ class Scaling(NamedTuple):
 
     mean: Float[np.ndarray, " D"]
     deviation: Float[np.ndarray, " D"]
+
+
+Manner = Literal["each", "together", "centre"]
+"""How columns are standardised: each by its own mean and deviation; by their means and one deviation for all; or by
+their means alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +59,10 @@ class Table:
       group: name of the column of groups, or None.
       groups: the group of each row, 0, 1, ... in the order in which they first occur.
       group_names: names of the groups.
+      group_kind: what the names of groups are, numbers or text, in the training rows.
+      timed: the rows by their order in time; None where they are in that of the table.
       scaling: means and deviations by which x was standardised, or None.
+      decimal: the decimal sign of the file, where it is a text file and has one.
       notes: remarks for the user, such as on columns that are left out.
       origin: the file, and the places of the rows in it; None for a table in memory.
     """
@@ -64,7 +75,10 @@ class Table:
     group: str | None = None
     groups: Int[np.ndarray, " N"] | None = None
     group_names: tuple[str, ...] = ()
+    group_kind: LabelKind = "text"
+    timed: Timed | None = None
     scaling: Scaling | None = None
+    decimal: str | None = None
     notes: tuple[str, ...] = ()
     origin: Origin | None = None
 
@@ -85,30 +99,49 @@ class Table:
         """The table of some rows; their groups are numbered again."""
         y = None if self.y is None else self.y[index]
         origin = self.origin and self.origin._replace(numbers=self.origin.numbers[index])
+        part = dataclasses.replace(self, x=self.x[index], y=y, timed=_some(self.timed, index), origin=origin)
         if self.groups is None:
-            return dataclasses.replace(self, x=self.x[index], y=y, origin=origin)
+            return part
         kept, groups = _codes(self.groups[index])
         names = tuple(self.group_names[int(g)] for g in kept)
-        return dataclasses.replace(self, x=self.x[index], y=y, groups=groups, group_names=names, origin=origin)
+        return dataclasses.replace(part, groups=groups, group_names=names)
+
+    def by_time(self) -> Int[np.ndarray, " N"]:
+        """The rows group by group, each in the order of its times; in that of the table where nothing orders them."""
+        groups = np.zeros(self.num_rows, int) if self.groups is None else self.groups
+        if self.timed is None:
+            return np.argsort(groups, kind="stable")
+        return np.lexsort((self.timed.rank, groups))
 
     def sequences(self) -> list[Float[np.ndarray, "T D"]]:
-        """The rows of x group by group, in the order of the table; without groups one sequence."""
-        if self.groups is None:
-            return [self.x]
-        return [self.x[self.groups == g] for g in range(self.num_groups)]
+        """The rows of x group by group, each in the order of its times; without groups one sequence."""
+        sizes = [self.num_rows] if self.groups is None else np.bincount(self.groups, minlength=self.num_groups)
+        return np.split(self.x[self.by_time()], np.cumsum(sizes)[:-1])
 
-    def standardised(self, scaling: Scaling | None = None) -> Table:
+    def standardised(self, scaling: Scaling | None = None, manner: Manner = "each") -> Table:
         """The table with columns of mean 0 and standard deviation 1, or moved and scaled by those of another table."""
-        scaling = scaling or _scaling(self.x)
+        scaling = scaling or _scaling(self.x, manner)
         return dataclasses.replace(self, x=(self.x - scaling.mean) / scaling.deviation, scaling=scaling)
 
 
-def _scaling(x: np.ndarray) -> Scaling:
+def _some(timed: Timed | None, index: np.ndarray) -> Timed | None:
+    """The times of some rows."""
+    if timed is None:
+        return None
+    return timed._replace(rank=timed.rank[index], times=None if timed.times is None else timed.times[index])
+
+
+def _scaling(x: np.ndarray, manner: Manner = "each") -> Scaling:
     """Means and deviations of the values that are there; a column without spread keeps its scale."""
     there = np.isfinite(x)
     number = np.maximum(there.sum(axis=0), 1)
     mean = np.where(there, x, 0.0).sum(axis=0) / number
-    deviation = np.sqrt((np.where(there, x - mean, 0.0) ** 2).sum(axis=0) / number)
+    variance = (np.where(there, x - mean, 0.0) ** 2).sum(axis=0) / number
+    if manner == "centre":
+        return Scaling(mean, np.ones(len(mean)))
+    if manner == "together":
+        variance = np.full(len(mean), variance.mean() if len(mean) else 1.0)
+    deviation = np.sqrt(variance)
     return Scaling(mean, np.where(deviation > 0, deviation, 1.0))
 
 
@@ -121,8 +154,8 @@ def rows_of(data: Any) -> Iterator[None]:
         origin = getattr(data, "origin", None)
         if origin is None:
             raise
-        order = np.arange(data.num_rows) if data.groups is None else np.argsort(data.groups, kind="stable")
-        place = f"{origin.called} {origin.numbers[order[error.row]]}, column {data.columns[error.column]!r}"
+        row = data.by_time()[error.row]
+        place = f"{origin.called} {origin.numbers[row]}, column {data.columns[error.column]!r}"
         raise DataError(f"{origin.where}, {error.at(place)}") from None
 
 
@@ -137,6 +170,12 @@ class Choice(NamedTuple):
       kind: kind of the target.
       missing: whether x may have missing values.
       classes: names of the two classes of a binary target, where they are known already.
+      group_kind: what the names of groups are, where that is known already.
+      in_time: whether rows are steps in time, so that a column which numbers or dates them orders them.
+      order: the columns that order them, or what was found of these on the training rows; () takes the rows as they
+        lie, None finds the columns.
+      drop: whether rows with missing cells are left out, where x may have none.
+      unseen: whether rows with missing cells stay as steps that were not seen, of which no cell is read.
     """
 
     columns: tuple[str, ...] | None = None
@@ -145,6 +184,22 @@ class Choice(NamedTuple):
     kind: TargetKind = "real"
     missing: bool = False
     classes: tuple[str, str] | None = None
+    group_kind: LabelKind | None = None
+    in_time: bool = False
+    order: Order | tuple[str, ...] | None = None
+    drop: bool = False
+    unseen: bool = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns whose cells are names, and are read as they are written."""
+        classes = self.target if self.kind == "binary" else None
+        return tuple(name for name in (self.group, classes) if name is not None)
+
+    @property
+    def order_columns(self) -> tuple[str, ...]:
+        """The columns that are known to order rows."""
+        return self.order.columns if isinstance(self.order, Order) else tuple(self.order or ())
 
 
 def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = None) -> Table:
@@ -152,28 +207,38 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
 
     Raises:
       DataError: a column that is missing or has no numbers, a missing value, a target of the wrong kind, a row without
-        a group.
+        a group, times that do not order the rows.
 
     >>> found = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 1.5]), "kind": np.array(["no", "yes"], object)}
     >>> table = table_of(found, Choice(target="kind", kind="binary"), "an example")
     >>> table.columns, table.y.tolist(), table.classes
     (('a', 'b'), [-1.0, 1.0], ('no', 'yes'))
     """
-    wanted = [("columns", name) for name in choice.columns or ()]
-    for key, name in (*wanted, ("target", choice.target), ("group", choice.group)):
-        if name is not None and name not in found:
-            remedy = f"name another, data.{key}; {nearest(name, found)}"
-            raise fail(where, f"a column {name!r} (data.{key})", "none of that name", remedy)
+    _check_there(found, choice, where)
     _check_columns(choice, where)
-    notes, at = notes or Notes(), row_name(found)
-    columns = choice.columns or _columns_of_numbers(found, choice, where, notes)
+    notes = notes or Notes()
+    if choice.drop:
+        found = _with_names(found, choice, where, notes)
+    at = row_name(found)
+    names, groups, group_kind = _groups(found, choice, where, at)
+    in_time = _order(found, groups, choice, where, at, notes)
+    columns = choice.columns or _columns_of_numbers(found, choice, where, notes, in_time.left_out)
+    if choice.drop and not choice.missing:
+        whole = are_whole(found, choice._replace(columns=columns), where)
+        if not whole.all():
+            _say_dropped(found, columns, choice, whole, notes)
+            if not whole.any():
+                remedy = f"leave the columns out that lack most cells: {_lacking(found, columns, where)}"
+                raise fail(where, "rows without a missing cell", "none", remedy)
+            settled = choice._replace(columns=columns, drop=False, group_kind=group_kind)
+            return table_of(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
     x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
-    _check_values(x, columns, choice.missing, where, at)
+    _check_values(x, columns, choice, where, at)
+    if choice.unseen:
+        x = _without_unseen(x, notes)
     target = None if choice.target is None else _target(found[choice.target], choice, where, at)
-    names, groups = np.array([]), None
-    if choice.group is not None:
-        check_present(found[choice.group], "a group in every row", f"{where}, group {choice.group!r}", at)
-        names, groups = _codes(found[choice.group])
+    if choice.in_time and not isinstance(choice.order, Order):
+        say_order(in_time, groups, columns, notes)
     return Table(
         columns=tuple(columns),
         x=x,
@@ -182,10 +247,138 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
         classes=None if target is None else target[1],
         group=choice.group,
         groups=groups,
-        group_names=tuple(map(name_of, names)),
+        group_names=names,
+        group_kind=group_kind,
+        timed=in_time.timed,
+        decimal=getattr(found, "decimal", None),
         notes=notes.texts(),
         origin=origin_of(found, where),
     )
+
+
+def _check_there(found: Columns, choice: Choice, where: str) -> None:
+    """Refuses names of columns that are not there."""
+    wanted = [("columns", name) for name in choice.columns or ()]
+    wanted += [("order", name) for name in choice.order_columns]
+    for key, name in (*wanted, ("target", choice.target), ("group", choice.group)):
+        if name is not None and name not in found:
+            unset = "; or leave data.group unset, if all rows are one" if key == "group" else ""
+            remedy = f"name another, data.{key}; {nearest(name, found)}{unset}"
+            raise fail(where, f"a column {name!r} (data.{key})", "none of that name", remedy)
+
+
+def _groups(
+    found: Columns, choice: Choice, where: str, at: RowName
+) -> tuple[tuple[str, ...], Int[np.ndarray, " N"] | None, LabelKind]:
+    """Names of the groups, the group of each row, and what the names are; none of them where all rows are one."""
+    if choice.group is None:
+        return (), None, choice.group_kind or "text"
+    check_present(found[choice.group], "a group in every row", f"{where}, group {choice.group!r}", at)
+    labels = labels_of(found[choice.group])
+    if choice.group_kind is not None:
+        labels = labels.named_as(choice.group_kind)
+    return labels.names, labels.codes, labels.kind
+
+
+def _order(
+    found: Columns, groups: Int[np.ndarray, " N"] | None, choice: Choice, where: str, at: RowName, notes: Notes
+) -> Found:
+    """The order of the rows in time, and the columns that say it."""
+    if not choice.in_time or choice.order == () or not len(next(iter(found.values()), ())):
+        return Found(None)
+    if choice.order is not None:
+        timed = in_order(found, choice.order, groups, where, at, choice.group)
+        return Found(timed, timed.order.columns)
+    apart = (choice.target, choice.group)
+    in_time = find_order(found, groups, apart, choice.columns, where, at, notes, choice.group)
+    numbers = [
+        name for name, values in found.items() if name not in apart and not _is_text(values, not_numbers(values))
+    ]
+    if choice.columns is not None or not numbers or set(numbers) - set(in_time.left_out):
+        return in_time
+    # Nothing would be left to learn from. A column that counts may be what is to be learnt.
+    kept = tuple(name for name in in_time.left_out if name not in in_time.counting)
+    return in_time._replace(left_out=kept) if set(numbers) - set(kept) else Found(None)
+
+
+# --- missing cells ---------------------------------------------------------------------------------------------------
+def some_rows(found: Columns, rows: Int[np.ndarray, " n"]) -> Columns:
+    """Some of the rows of all columns, which keep their places in the file."""
+    if isinstance(found, FileColumns):
+        return found.take(rows)
+    return {name: values[rows] for name, values in found.items()}
+
+
+def are_whole(found: Columns, choice: Choice, where: str) -> Bool[np.ndarray, " N"]:
+    """A mask of the rows that lack no cell which a model of whole rows needs: of x, the target and the group."""
+    at = row_name(found)
+    whole = np.ones(len(next(iter(found.values()), ())), bool)
+    for name in choice.columns or ():
+        whole &= ~np.isnan(_numbers(found[name], name, where, at))
+    if choice.group is not None:
+        whole &= ~are_missing(found[choice.group])
+    if choice.target is not None:
+        is_named = choice.kind == "binary" or not_numbers(found[choice.target]).any()
+        values = found[choice.target] if is_named else as_numbers(found[choice.target])
+        whole &= ~are_missing(values)
+    return whole
+
+
+def _with_names(found: Columns, choice: Choice, where: str, notes: Notes) -> Columns:
+    """The rows that have a group, and a time where one is named."""
+    needed = [name for name in (choice.group, *choice.order_columns) if name is not None]
+    for name in needed:
+        missing = are_missing(found[name])
+        if missing.any():
+            count = int(missing.sum())
+            first = row_name(found)(int(np.argmax(missing)))
+            notes.add(f"{count:,} rows without a {name!r} are left out (data.missing), the first in {first}.")
+            found = some_rows(found, np.flatnonzero(~missing))
+    return found
+
+
+def _without_unseen(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarray, "N D"]:
+    """The rows, with no cell of those that lack one."""
+    lacking = np.isnan(x).any(axis=1)
+    if not lacking.any():
+        return x
+    cells = int(np.isnan(x).sum())
+    notes.add(
+        f"{int(lacking.sum()):,} of {len(x):,} steps lack {cells:,} cells and count as not seen (data.missing): they "
+        "stay in their sequences, and none of their cells is read."
+    )
+    return np.where(lacking[:, None], np.nan, x)
+
+
+MOST_ROWS_NAMED = 5
+
+
+def _say_dropped(found: Columns, columns: tuple[str, ...], choice: Choice, whole: np.ndarray, notes: Notes) -> None:
+    """Notes how many rows are left out, which, and for which columns."""
+    out = np.flatnonzero(~whole)
+    at = row_name(found)
+    places = ", ".join(at(int(row)).rstrip(",") for row in out[:MOST_ROWS_NAMED])
+    more = f" and {len(out) - MOST_ROWS_NAMED:,} more" if len(out) > MOST_ROWS_NAMED else ""
+    needed = (*columns, *([choice.target] if choice.target else []))
+    counts = {name: int(_lacks(found[name]).sum()) for name in needed}
+    lacking = ", ".join(f"{name!r} {count:,}" for name, count in counts.items() if count)
+    notes.add(
+        f"{len(out):,} of {len(whole):,} rows lack a cell and are left out (data.missing): {places}{more}. "
+        f"Missing cells by column: {lacking}."
+    )
+
+
+def _lacks(values: np.ndarray) -> np.ndarray:
+    if not_numbers(values).any():
+        return are_missing(values)
+    return np.isnan(as_numbers(values))
+
+
+def _lacking(found: Columns, columns: tuple[str, ...], where: str) -> str:
+    """The columns that lack most cells, with their numbers."""
+    counts = {name: int(_lacks(found[name]).sum()) for name in columns}
+    worst = sorted(counts, key=lambda name: -counts[name])[:MOST_ROWS_NAMED]
+    return ", ".join(f"{name!r} lacks {counts[name]:,}" for name in worst)
 
 
 def _check_columns(choice: Choice, where: str) -> None:
@@ -200,9 +393,11 @@ def _check_columns(choice: Choice, where: str) -> None:
         raise fail(f"{where}, data.columns", "columns to predict the target by", got, "leave it out of data.columns")
 
 
-def _columns_of_numbers(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[str, ...]:
-    """The columns that are neither target nor group nor text."""
-    left = [name for name in found if name not in (choice.target, choice.group)]
+def _columns_of_numbers(
+    found: Columns, choice: Choice, where: str, notes: Notes, left_out: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """The columns that are neither target nor group nor text, nor among those left out for another reason."""
+    left = [name for name in found if name not in (choice.target, choice.group, *left_out)]
     bad = {name: not_numbers(found[name]) for name in left}
     text = [name for name in left if _is_text(found[name], bad[name])]
     columns = tuple(name for name in left if name not in text)
@@ -213,7 +408,7 @@ def _columns_of_numbers(found: Columns, choice: Choice, where: str, notes: Notes
         row, numbers = int(np.argmax(bad[name])), _num_numbers(found[name], bad[name])
         some = f", though {numbers:,} of its {len(bad[name]):,} cells are" if numbers else ""
         cell = f"{str(found[name][row])[:40]!r} in {row_name(found)(row)}"
-        notes.add(f"The column {name!r} is left out: {cell} is not a number{some}.")
+        notes.add(f"The column {name!r} is left out: {cell} is not a number{some}.{hint_of(found[name])}")
     for name in columns if len(columns) > 1 else ():
         if _counts_rows(found[name]):
             notes.add(f"The column {name!r} numbers the rows: leave it out by data.columns, unless it says something.")
@@ -223,6 +418,36 @@ def _columns_of_numbers(found: Columns, choice: Choice, where: str, notes: Notes
 def _counts_rows(values: np.ndarray) -> bool:
     """True of numbers that rise by one from row to row."""
     return len(values) > 2 and values.dtype != object and bool(np.all(np.diff(values) == 1))
+
+
+SIGNS = re.compile(r"[\s\u00a0]*(?:%|‰|€|\$|£|EUR|USD|kg|km|cm|mm|°C|°F)[\s\u00a0]*")
+LIKE_NUMBER = re.compile(r"[-+]?\d{1,3}(?:[ ,.'\u2019\u00a0\u202f]?\d{3})*(?:[.,]\d+)?|[-+]?\d*[.,]?\d+")
+
+
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+")
+
+
+def hint_of(values: np.ndarray) -> str:
+    """What to do about a column whose text would be numbers but for signs or commas in them; else empty.
+
+    >>> hint_of(np.array(["22,2 %", "7 %"], object))
+    " Its cells look like numbers with signs: write 22.2 for '22,2 %' to have it read."
+    >>> hint_of(np.array(["red", "5"], object))
+    ''
+    """
+    cells = [str(value).strip() for value in values[~are_missing(values)]]
+    bare = [SIGNS.sub("", cell) for cell in cells]
+    like = [LIKE_NUMBER.fullmatch(cell) is not None for cell in bare]
+    if not cells or sum(like) < 0.9 * len(cells):
+        return ""
+    bad = not_numbers(np.array(cells, object))
+    place = next((i for i in range(len(cells)) if bad[i] and like[i]), None)
+    if place is None:
+        return ""
+    number = re.sub(r"[ '\u2019\u00a0\u202f]", "", bare[place])
+    is_decimal = number.count(",") == 1 and "." not in number and THOUSANDS.fullmatch(number) is None
+    plain = number.replace(",", "." if is_decimal else "")
+    return f" Its cells look like numbers with signs: write {plain} for {cells[place]!r} to have it read."
 
 
 def _is_text(values: np.ndarray, bad: np.ndarray) -> bool:
@@ -239,21 +464,34 @@ def _numbers(values: np.ndarray, name: str, where: str, at: RowName) -> Float[np
     return as_numbers(values, f"{where}, column {name!r}", at, remedy)
 
 
-def _check_values(x: np.ndarray, columns: tuple[str, ...], missing: bool, where: str, at: RowName) -> None:
+STEPS_UNSEEN = (
+    "do not remove rows, which would join the steps before and after; with --set data.missing=drop hmm and hdp_hmm "
+    "take such a step as one that was not seen; arhmm, slds and state_space take missing values as they are"
+)
+"""What to do about missing values of steps in time."""
+
+
+def _check_values(x: np.ndarray, columns: tuple[str, ...], choice: Choice, where: str, at: RowName) -> None:
     if not len(x):
         raise fail(where, "at least one row", "none", "check the file")
-    bad = np.argwhere(~np.isfinite(x) if not missing else np.isinf(x))
-    if len(bad):
-        row, column = map(int, bad[0])
-        got = "a missing value" if np.isnan(x[row, column]) else str(x[row, column])
-        other = "" if missing else "; or fit a model of missing entries, such as factor_analysis"
-        remedy = f"remove those rows or fill them in{other}"
-        place = f"{got} in {at(row)} of column {columns[column]!r} ({len(bad)} such)"
-        raise fail(where, "finite numbers", place, remedy)
+    bad = np.argwhere(~np.isfinite(x) if not choice.missing else np.isinf(x))
+    if not len(bad):
+        return
+    row, column = map(int, bad[0])
+    place = f"{x[row, column]} in {at(row)} of column {columns[column]!r} ({len(bad)} such)"
+    if not np.isnan(x[row, column]):
+        raise fail(where, "finite numbers", place, "correct those cells, or leave them empty where they are not known")
+    place = place.replace("nan", "a missing value", 1)
+    if choice.in_time:
+        raise fail(where, "finite numbers", place, STEPS_UNSEEN)
+    remedy = "leave those rows out, --set data.missing=drop, or fill them in"
+    other = "" if choice.target is not None else "; or fit a model of missing entries, such as factor_analysis"
+    raise fail(where, "finite numbers", place, f"{remedy}{other}")
 
 
 def _target(values: np.ndarray, choice: Choice, where: str, at: RowName) -> tuple[np.ndarray, tuple[str, str] | None]:
-    y = values if choice.kind == "binary" else _numbers(values, str(choice.target), where, at)
+    if choice.kind != "binary":
+        y = _numbers(values, str(choice.target), where, at)
     where = f"{where}, target {choice.target!r}"
     if choice.kind == "binary":
         return _two_classes(values, choice.classes, where, at)
@@ -262,7 +500,10 @@ def _target(values: np.ndarray, choice: Choice, where: str, at: RowName) -> tupl
     if wrong.any():
         row = int(np.argmax(wrong))
         expected = "finite numbers" if choice.kind == "real" else "counts 0, 1, 2, ..."
-        raise fail(where, expected, f"{y[row]} in {at(row)} ({int(wrong.sum())} such)", "correct or remove those rows")
+        remedy = "correct or remove those rows"
+        if np.isnan(y[row]):
+            remedy = "leave those rows out, --set data.missing=drop, or fill them in"
+        raise fail(where, expected, f"{y[row]} in {at(row)} ({int(wrong.sum())} such)", remedy)
     return y, None
 
 
@@ -271,16 +512,18 @@ def _two_classes(
 ) -> tuple[np.ndarray, tuple[str, str]]:
     """Labels and names of two classes: -1 for the first by name (or by number), +1 for the second."""
     check_present(values, "a class in every row", where, at)
-    names = np.array([name_of(value) for value in values], object)
-    numeric = not not_numbers(names).any()
-    found = sorted(set(names.tolist()), key=lambda name: (float(name) if numeric else 0.0, name))
-    expected = classes or tuple(found)
-    if len(expected) != 2 or not set(found) <= set(expected):
+    labels = labels_of(values)
+    expected = classes or labels.levels().names
+    levels = Levels(expected, kind_of_names(expected))
+    codes = levels.codes_of(labels)
+    if len(expected) != 2 or (codes < 0).any():
         wanted = "two classes" if classes is None else f"the classes {classes[0]!r} and {classes[1]!r} of the run"
-        listed_names = ", ".join(map(repr, found[:6])) + (", ..." if len(found) > 6 else "")
-        remedy = "choose the rows of two classes, or another target" + (f"; {OF_NUMBERS}" if numeric else "")
-        raise fail(where, wanted, f"{len(found)}: {listed_names}", remedy)
-    return np.where(names == expected[1], 1.0, -1.0), (expected[0], expected[1])
+        names = labels.levels().names
+        listed_names = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
+        is_numeric = kind_of_names(names) == "number"
+        remedy = "choose the rows of two classes, or another target" + (f"; {OF_NUMBERS}" if is_numeric else "")
+        raise fail(where, wanted, f"{len(names)}: {listed_names}", remedy)
+    return np.where(codes == 1, 1.0, -1.0), (expected[0], expected[1])
 
 
 def _codes(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:

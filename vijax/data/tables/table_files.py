@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 import functools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ import numpy as np
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, kind_of, naming
-from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, values_of
-from vijax.data.reading.partitions import cells_of, is_index
-from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_parts
-from vijax.data.tables.columns import MISSING, FileColumns, column_of, name_of, not_numbers
-from vijax.data.tables.formats import USUAL, Dialect, load_arrays, read_delimited, read_sheet, with_points
+from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, check_row_groups, values_of
+from vijax.data.reading.partitions import cells_of, index_left_out, is_index
+from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_files, parquet_parts
+from vijax.data.tables.columns import CODES, MISSING, FileColumns, column_of, name_of, not_numbers
+from vijax.data.tables.formats import USUAL, Dialect, load_arrays, read_delimited, read_sheet, sign_of, with_points
 from vijax.data.tables.synthetic_tables import GENERATORS
 from vijax.data.tables.table import Choice, Columns, Table, table_of
 from vijax.extras import require_extra
@@ -58,8 +58,7 @@ def read_table(
     (150, 4)
     """
     choice, notes = choice or Choice(), Notes()
-    exact = () if choice.group is None else (choice.group,)
-    found = read_columns(source, seed, num_rows, dialect, sha256, exact, notes)
+    found = read_columns(source, seed, num_rows, dialect, sha256, choice.labels, notes)
     return table_of(found, choice, source, notes)
 
 
@@ -95,6 +94,19 @@ def read_columns(
     return found.first(num_rows)
 
 
+def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
+    """The names of the columns of a source, of a text file from its header alone; None where they cannot be read."""
+    try:
+        if Path(source).suffix.lower() in (".csv", ".tsv", ".txt") and not is_url(source):
+            return read_delimited(Path(source).expanduser(), dialect)[0]
+        if is_parquet(source):
+            files = parquet_files(source)
+            return from_parquet(files[0], lambda file: file.schema_arrow).names if files else None
+        return list(read_columns(source, num_rows=1, dialect=dialect))
+    except (OSError, ValueError, ImportError):
+        return None  # whoever reads the data says what is wrong
+
+
 def is_parquet(source: str) -> bool:
     """Tells whether a source is a folder, which then is one of Parquet files, or an address in a store."""
     return is_address(source) or Path(source).expanduser().is_dir()
@@ -125,7 +137,10 @@ def _bundled(source: str, name: str) -> Columns:
 
 def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
     header, rows, separator = read_delimited(path, dialect, notes)
-    commas = dialect.decimal == "," or (dialect.decimal is None and separator != ",")
+    decimal_sign = dialect.decimal
+    if decimal_sign is None and separator != ",":
+        decimal_sign = dialect.decimal_before
+    commas = decimal_sign == "," or (decimal_sign is None and separator != ",")
     _check_header(with_points(header, None, f"{path}:1")[0] if commas else header, f"{path}:1", notes)
     cells: list[list[str]] = []
     lines: list[int] = []
@@ -137,14 +152,26 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     columns = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
     changed: dict[str, str] = {}
     for name in [name for name in columns if commas and name not in exact]:
-        columns[name], cell = with_points(columns[name], dialect.decimal, f"{path}, column {name!r}")
+        columns[name], cell = with_points(columns[name], decimal_sign, f"{path}, column {name!r}")
         changed |= {name: cell} if cell else {}
-    if changed and dialect.decimal is None:
+    if changed and decimal_sign is None:
         cell = next(iter(changed.values()))
         said = f"In {listed(changed)} commas stand before decimals, as in {cell!r}, and points between thousands."
         notes.add(f"{said} If not, set decimal.")
+    _say_codes(columns, exact, notes)
     found = {name: np.array(c, object) if name in exact else column_of(c) for name, c in columns.items()}
-    return FileColumns(found, lines)
+    table = FileColumns(found, lines)
+    table.decimal = decimal_sign or ("," if changed else sign_of(columns.values()))
+    return table
+
+
+def _say_codes(columns: Mapping[str, Sequence[str]], exact: Container[str], notes: Notes) -> None:
+    """Notes cells of columns of numbers that stand for a missing value by a sign of their own, such as a point."""
+    for name, cells in columns.items():
+        codes = [cell for cell in cells if cell.lower() in CODES]
+        if not codes or name in exact or not_numbers(np.array(cells, object)).any():
+            continue
+        notes.add(f"In {name!r} {codes[0]!r} stands for a missing value ({len(codes):,} cells).")
 
 
 def _check_header(header: list[str], where: str, notes: Notes) -> None:
@@ -194,6 +221,7 @@ def _whole(file: str, opened: Any) -> Any:
     """The table in a file. Raises DataError: it is larger than memory, or has other rows than it says."""
     number, width = opened.metadata.num_rows, len(opened.schema_arrow.names)
     check_room(CELL_BYTES * number * width, file, f"{number:,} rows of {width:,} columns")
+    check_row_groups(opened, opened.schema_arrow.names, file)
     table = opened.read()
     check_num_rows(table.num_rows, number, file)
     return table
@@ -207,7 +235,7 @@ def _alike(path: str | Path, tables: Sequence[Any], notes: Notes) -> list[str]:
     if other := next((table.column_names for table in tables if sorted(table.column_names) != sorted(names)), None):
         raise fail(path, f"the columns {listed(names)} in each file", listed(other), "write all files alike")
     for name in filter(is_index, names):
-        notes.add(f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it read.")
+        notes.add(index_left_out(name))
     return [name for name in names if not is_index(name)]
 
 

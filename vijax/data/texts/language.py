@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -55,10 +56,11 @@ def stop_words_in(language: str, where: str = "language") -> tuple[str, ...]:
     return tuple(word.translate(TURKISH) for word in words) if name == "turkish" else words
 
 
-def _single_words_in(language: str) -> set[str]:
+@functools.cache
+def _single_words_in(language: str) -> frozenset[str]:
     """The stop words of a language that are one word, without the quotes and commas that some lists have."""
     divided = (all_words_of(normalised(word)) for word in stop_words_in(language))
-    return {parts[0] for parts in divided if len(parts) == 1}
+    return frozenset(parts[0] for parts in divided if len(parts) == 1)
 
 
 def language_of(texts: Sequence[str]) -> str:

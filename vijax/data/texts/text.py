@@ -22,7 +22,7 @@ from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import ids_in, relabel
 from vijax.data.reading.cache import working_folder
-from vijax.data.reading.checks import Notes, fail, whole_letters
+from vijax.data.reading.checks import DataError, Notes, fail, whole_letters
 from vijax.data.texts.language import check_spaces, first_texts, found_language, stop_words_in
 from vijax.data.texts.markup import note_markup, plain, read_plain, without_addresses
 from vijax.data.texts.words import lowered, normalised, words_by, words_of
@@ -120,7 +120,9 @@ def corpus_from_texts(
     analyze = analyzer(settings)
     with contextlib.nullcontext() if folder is None else working_folder("counting-", folder) as scratch:
         counting = CorpusBuilder(None if scratch is None else Path(scratch))
-        words = _count(blocks_of(documents, settings, where, corpus.notes), analyze, counting, corpus)
+        words, number = _count(blocks_of(documents, settings, where, corpus.notes), analyze, counting, corpus)
+        if number and not words:
+            raise without_words(where, number)
         raw = counting.finish(words)
         if vocabulary is None:
             vocabulary = choose_vocabulary(raw, words, settings)
@@ -179,15 +181,26 @@ def _count(
     analyze: Callable[[str], Iterable[str]],
     counting: CorpusBuilder,
     corpus: CorpusBuilder,
-) -> tuple[str, ...]:
-    """Counts every word under a provisional id, and returns the words in the order of these ids."""
-    ids = numbered_as_seen()
+) -> tuple[tuple[str, ...], int]:
+    """Counts every word under a provisional id, and returns the words in the order of these ids, and the number of
+    documents."""
+    ids, number = numbered_as_seen(), 0
     for block in blocks:
         titles, texts = zip(*block, strict=True)
         counting.add(*bags_of(texts, analyze, ids))
         corpus.add_strings("titles", titles)
         corpus.add_strings("texts", map(snippet, texts))
-    return tuple(ids)
+        number += len(block)
+    return tuple(ids), number
+
+
+def without_words(where: object, number: int) -> DataError:
+    """The error of documents none of which has a word."""
+    remedy = (
+        "check the column. Words have three letters or more, and are neither stop words nor markup nor addresses: pass "
+        r"token_pattern='\w+' to keep short ones, stop_words=None to keep stop words"
+    )
+    return fail(where, "documents with words", f"{number} empty documents", remedy)
 
 
 def numbered_as_seen() -> collections.defaultdict[str, int]:
@@ -263,6 +276,8 @@ def kept_words(
     Raises:
       ValueError: a setting is out of range, or no word is kept.
     """
+    if len(words) == 0 and num_documents:
+        raise without_words("texts", num_documents)
     low, high = _document_limits(settings, num_documents)
     kept = np.flatnonzero((in_documents >= low) & (in_documents <= high))
     if len(kept) == 0:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest, whole_letters
 from vijax.data.reading.files import check_regular, parsing, read_lines, read_text
-from vijax.data.reading.parquet_values import check_num_rows, values_of
+from vijax.data.reading.parquet_values import check_num_rows, check_row_groups, values_of
 from vijax.data.reading.partitions import is_index, local_names, strays_of
 from vijax.data.reading.store import REMEDY, WHOLE, no_parquet, open_parquet, parquet_parts
 from vijax.data.tables.formats import USUAL, Dialect, read_delimited, read_sheet
@@ -30,6 +30,11 @@ def text_paths(folder: Path) -> list[Path]:
 
 def _all_text_paths(folder: Path) -> list[Path]:
     return sorted(path for path in [*folder.rglob("*.txt"), *folder.rglob("*.txt.gz")] if not path.is_dir())
+
+
+def _is_text(path: Path) -> bool:
+    """True of texts, and not of words beside counts."""
+    return path.name != "vocabulary.txt" and not path.name.endswith(".vocab.txt")
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:
@@ -94,6 +99,8 @@ def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = 
     parts = parquet_parts(path)
     if not parts:
         raise no_parquet(path)
+    if notes is not None and path.is_dir() and (others := [file.name for file in text_paths(path) if _is_text(file)]):
+        notes.add(f"Files beside those of Parquet are not read: {listed(others, 3)}.")
 
     def rows(columns: Sequence[str] | None) -> Iterator[tuple[str, int, dict[str, Any]]]:
         for part in parts:
@@ -114,6 +121,7 @@ def _records_of(file: Path, columns: Sequence[str] | None) -> Iterator[dict[str,
     with _parquet(file) as opened:
         known = opened.schema_arrow.names
         wanted = [name for name in known if not is_index(name) and (columns is None or name in columns)]
+        check_row_groups(opened, wanted, file)
         for batch in opened.iter_batches(columns=wanted):
             by_column = {name: values_of(batch.column(name)) for name in batch.schema.names}
             yield from ({name: by_column[name][i] for name in by_column} for i in range(batch.num_rows))

@@ -83,7 +83,8 @@ def _is_plain(text: str) -> bool:
 
 
 def words_by(pattern: str) -> Callable[[str], list[str]]:
-    r"""The function from a text to the matches of a user's own pattern, in which `\w` has marks too.
+    r"""The function from a text to the matches of a user's own pattern, in which `\w` has marks too. A match over
+    several lines has blanks in the place of line breaks, which a file of words cannot have.
 
     Raises:
       DataError: it is no regular expression, or has more than one group.
@@ -100,7 +101,12 @@ def words_by(pattern: str) -> Callable[[str], list[str]]:
     if compiled.groups > 1:
         remedy = "write (?:...) for groups that are not the word"
         raise fail("token_pattern", "one group (...) or none", f"{compiled.groups} in {pattern!r}", remedy)
-    return compiled.findall
+
+    def words(text: str) -> list[str]:
+        found = compiled.findall(text)
+        return [" ".join(word.split()) if "\n" in word or "\r" in word else word for word in found]
+
+    return words
 
 
 # --- one spelling ----------------------------------------------------------------------------------------------------

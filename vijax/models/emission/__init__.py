@@ -16,6 +16,7 @@ from vijax.models.emission.gaussian import (
     tied_gaussian,
     unit_gaussian,
 )
+from vijax.models.emission.placed import placed
 
 __all__ = [
     "around",
@@ -24,6 +25,7 @@ __all__ = [
     "categorical",
     "diagonal_gaussian",
     "full_gaussian",
+    "placed",
     "poisson",
     "spherical_gaussian",
     "tied_gaussian",

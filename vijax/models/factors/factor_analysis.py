@@ -42,6 +42,8 @@ def factor_analysis(
 ) -> Model:
     """Factor analysis.
 
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+
     Args:
       dim: D, columns of the data.
       num_factors: K, how many factors.

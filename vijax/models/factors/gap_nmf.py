@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
-from vijax.contract.batch import DataForm, Minibatch
+from vijax.contract.batch import DataForm, Minibatch, fill_padding
 from vijax.contract.estep import iterate_by_document
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers, rows_like
@@ -102,7 +102,7 @@ def gap_nmf(
         init=(lambda hyper, key, prior, batch: init(key, prior)) if callable(init) else _STARTS[init],
         estep=estep or esteps.mean_field(max_iters=50, tol=1e-3),
         blocks=(("dictionary",), ("gains",)),
-        locals=OfLocals(lambda hyper, batch: _initial_locals(hyper, batch.data, num_components), True, MeanField),
+        locals=OfLocals(lambda hyper, batch: _initial_locals(hyper, _counts(batch), num_components), True, MeanField),
         form=DataForm(_checker(num_rows), "number"),
         queries=answers(
             Generative(rows_like(_checker(num_rows), np.zeros(num_rows)), _counts_drawn, _activations_drawn),
@@ -132,7 +132,7 @@ def _columns(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch |
     if batch is None:
         return _flat(hyper, key, prior, batch)
     key, key_rows = jax.random.split(key)
-    y = jnp.asarray(batch.data, float)
+    y = _counts(batch)
     spectra = y[corner_rows(key_rows, y, _weights(batch, y), _shape(prior)[1])].T
     mean = jnp.mean(spectra, axis=0, keepdims=True)
     spectra = jnp.where(mean > 0, spectra / jnp.where(mean > 0, mean, 1.0), 1.0)
@@ -148,7 +148,7 @@ def _around(hyper: Hyper, key: PRNGKeyArray, spectra: Float[Array, "F K"], batch
     if batch is None:
         total = 1.0 / hyper["c"]
     else:
-        y = jnp.asarray(batch.data, float)
+        y = _counts(batch)
         weights = _weights(batch, y)
         total = jnp.maximum(weights @ jnp.mean(y, 1) / jnp.sum(weights), 1e-3)
     dictionary = 100.0 * spectra * jnp.exp(jax.random.normal(key, spectra.shape) / 10)
@@ -167,6 +167,12 @@ def _shape(prior: Product) -> tuple[int, int]:
     return rows, components
 
 
+def _counts(batch: Minibatch) -> Float[Array, "T F"]:
+    """The counts, with a column that counts in the place of each that is padding."""
+    data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+    return jnp.asarray(data, float)
+
+
 def _weights(batch: Minibatch, y: Float[Array, "T F"]) -> Float[Array, " T"]:
     return jnp.ones(len(y)) if batch.weights is None else jnp.asarray(batch.weights, y.dtype)
 
@@ -180,7 +186,7 @@ def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -
 
 def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
     dictionary, gains = stats["dictionary"], stats["gains"]
-    y, b = jnp.asarray(batch.data, float), jnp.asarray(hyper["b"], float)
+    y, b = _counts(batch), jnp.asarray(hyper["b"], float)
     emitted = gains.value * jnp.sum(dictionary.value, axis=0)
     # The largest entry of each row is 1: draws of log W and log theta may be anywhere.
     log_table = dictionary.log + gains.log[None]

@@ -374,7 +374,7 @@ class Recommendations(NamedTuple):
     """Items for each user, best first, and the counts that are expected of them.
 
     Attributes:
-      items: item ids; -1 where a user has fewer items left than were asked for.
+      items: item ids, places in `fit.vocabulary`; -1 where a user has fewer items left than were asked for.
       counts: expected counts theta . beta; -inf there.
     """
 
@@ -387,15 +387,17 @@ def recommend(fit: Any, users: Any, n: int = 10, taken: bool = False) -> Recomme
 
     Args:
       fit: a fit of `hpf`.
-      users: what they took: rows (users, items), sparse or dense, or one row. They need not be users of the training
-        set: their weights are found from these rows, the items staying as they are.
+      users: what they took: rows (users, items), sparse or dense, or one row, or what `vijax.data.read` reads. They
+        need not be users of the training set: their weights are found from these rows, the items staying as they are.
+        Items are those of the fit, by their names (`fit.vocabulary`), in whatever order they come; others are left out,
+        with a warning. Rows without names are over the items of the fit, in their order.
       n: how many items a user.
       taken: True to keep the items that a user has; by default they are left out.
 
     Raises:
       ValueError: another model, another number of items, n below 1 or above the number of items.
     """
-    rows = _rows(users, fit.posterior)
+    rows = _rows_of(fit, users)
     weights = fit.predict(rows)
     return Recommendations(*ranked(weights, fit.estimates["items"].mean(), None if taken else rows, n))
 
@@ -424,11 +426,17 @@ def with_covariates(users: Any, covariates: Any) -> Any:
     return dataclasses.replace(read(users), covariates=np.asarray(covariates))
 
 
+def _rows_of(fit: Any, users: Any) -> Any:
+    """Users by items, sparse, over the items of a fit."""
+    require("items" in fit.posterior, "fit", "a fit of vijax.models.hpf", f"one of {', '.join(fit.posterior)}")
+    one = isinstance(users, np.ndarray | jax.Array | list) and np.ndim(users) == 1
+    return _rows(fit.in_words(np.asarray(users)[None] if one else users, "users"), fit.posterior)
+
+
 def _rows(users: Any, posterior: Any) -> Any:
     """Users by items, sparse, checked."""
     require("items" in posterior, "fit", "a fit of vijax.models.hpf", f"one of {', '.join(posterior)}")
-    one = isinstance(users, np.ndarray | jax.Array | list) and np.ndim(users) == 1
-    corpus, num_items = read(np.asarray(users)[None] if one else users), posterior["items"].batch_shape[0]
+    corpus, num_items = read(users), posterior["items"].batch_shape[0]
     remedy = "Give rows of counts over the items of training, in their order."
     require(corpus.vocab_size == num_items, "users", f"{num_items} items", corpus.vocab_size, remedy)
     return corpus
@@ -437,7 +445,7 @@ def _rows(users: Any, posterior: Any) -> Any:
 def _weights(clipped: bool, estep: MeanField, fit: Any, users: Any) -> Float[np.ndarray, "users K"]:
     """E[theta] of users, in their order, from what they took."""
     found = {name: q.expected_stats() for name, q in fit.estimates.items()}
-    return _found(clipped, estep, fit.state.hyper, found, _rows(users, fit.posterior))
+    return _found(clipped, estep, fit.state.hyper, found, _rows_of(fit, users))
 
 
 def _found(clipped: bool, estep: MeanField, hyper: Hyper, stats: Any, corpus: Any) -> Float[np.ndarray, "users K"]:

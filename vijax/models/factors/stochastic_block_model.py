@@ -13,6 +13,7 @@ z_jl over observed pairs, the energy of the edges is  <A, log B> + <P - A, log(1
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any, Literal
 
@@ -24,11 +25,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
 from vijax.contract import init as starts
-from vijax.contract.model import Model
+from vijax.contract.batch import Minibatch, fill_padding
+from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.queries import Generative, is_sizes
-from vijax.families import Beta, Categorical, Dirichlet, Gamma
+from vijax.families import Beta, Categorical, Dirichlet, Gamma, Product
 from vijax.families.scalar.poisson import poisson_values
 from vijax.models.energies.energy import energy_model
+from vijax.models.factors.block_numbers import Logs, Sums, numbered, renumbered
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import quick_jit
 
@@ -61,8 +64,8 @@ def stochastic_block_model(
       A `Model` with globals `weights` (K,) and `rates`, shape (K, K), or (K (K + 1) / 2,) for an undirected graph,
       which `rates_matrix` turns into a matrix. Data: graphs, shape (graphs, N, N), a single one as `y[None]`; the
       diagonal is ignored, NaN marks pairs that were not observed. `fit.locals(y, key=key)["z"].probs` are the blocks,
-      shape (graphs, N, K). The start is spectral, so that restarts are alike; a sweep over the nodes costs N gradients,
-      O(N^3 K) in all.
+      shape (graphs, N, K). The start is spectral, so that restarts are alike, and blocks of all graphs, new ones too, are
+      numbered alike. A sweep over the nodes costs N gradients, O(N^3 K) in all.
 
     >>> import vijax as vi
     >>> y = np.kron(np.eye(2), np.ones((6, 6)))
@@ -87,7 +90,7 @@ def stochastic_block_model(
             fit -= jnp.sum(jax.scipy.special.gammaln(jnp.maximum(y, 0.0) + 1.0))
         return fit + jnp.sum(z @ s["weights"].log)
 
-    return energy_model(
+    made = energy_model(
         globals={
             "weights": Dirichlet.from_concentration(concentration * np.ones(num_blocks)),
             "rates": make(a * shape, b * shape),
@@ -97,10 +100,21 @@ def stochastic_block_model(
         plates=["z"],
         energy=energy,
         example=np.zeros((4, 4)),
-        init=starts.implied(),
+        init=_implied(num_blocks, edges, directed),
         check_data=lambda data: _check(data, edges, directed),
         generative=_generative(edges, directed, places),
     )
+
+    def local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+        """The bound, where nodes of which nothing is known begin in blocks with the numbers that the rates have."""
+        if batch.local is None:
+            logs = _logs_of(jax.lax.stop_gradient(stats), edges, places)
+            begin = lambda y: _numbered_by(logs, _spectral_start(y, num_blocks, directed), y, directed)
+            batch = batch._replace(local={"z": jax.vmap(begin)(_graphs(batch))})
+        return made.local_elbo(hyper, stats, batch, key, estep)
+
+    begin = lambda hyper, batch: {"z": _alike(_graphs(batch), num_blocks, edges, directed)}
+    return dataclasses.replace(made, local_elbo=local_elbo, locals=dataclasses.replace(made.locals, start=begin))
 
 
 def _generative(edges: str, directed: bool, places: Any) -> Generative:
@@ -161,6 +175,64 @@ def _pairs(y: Float[Array, "N N"], directed: bool) -> tuple[Float[Array, "N N"],
     counted = ~jnp.eye(size, dtype=bool) if directed else jnp.triu(jnp.ones((size, size), bool), 1)
     counted &= ~jnp.isnan(y)
     return counted.astype(y.dtype), jnp.where(counted, y, 0.0)
+
+
+# --- the start --------------------------------------------------------------------------------------------------------
+def _graphs(batch: Minibatch) -> Float[Array, "graphs N N"]:
+    """The graphs of a batch, with one that counts in the place of padding."""
+    data = jnp.asarray(batch.data, jnp.result_type(float))
+    return data if batch.weights is None else fill_padding(data, jnp.asarray(batch.weights))
+
+
+@by_value
+def _implied(num_blocks: int, edges: str, directed: bool) -> starts.Init:
+    """The globals that the blocks imply where nodes start; no key is used."""
+
+    def start(key: PRNGKeyArray, context: starts.Context) -> Product:
+        y = jnp.asarray(context.data().data, jnp.result_type(float))
+        return context.implied_by({"z": _alike(y, num_blocks, edges, directed).expected_stats()})
+
+    return start
+
+
+def _alike(y: Float[Array, "graphs N N"], num_blocks: int, edges: str, directed: bool) -> Categorical:
+    """The spectral starts of several graphs, their blocks numbered as those of the first."""
+    start = jax.vmap(lambda y: _spectral_start(y, num_blocks, directed))(y)
+    sums = _sums(jax.tree.map(lambda x: x[0], start), y[0], directed)
+    logs = _logs_by(sums, edges)
+    return jax.vmap(lambda q, y: _numbered_by(logs, q, y, directed))(start, y)
+
+
+def _numbered_by(logs: Logs, q: Categorical, y: Float[Array, "N N"], directed: bool) -> Categorical:
+    """The start of a graph, its blocks numbered as these logarithms have them."""
+    return Categorical(renumbered(q.logits, numbered(_sums(q, y, directed), logs)))
+
+
+def _sums(q: Categorical, y: Float[Array, "N N"], directed: bool) -> Sums:
+    """Edges and pairs between the blocks of a graph; of an undirected one half of each in either order."""
+    observed, edges = _pairs(y, directed)
+    z = jax.nn.one_hot(jnp.argmax(q.logits, -1), q.logits.shape[-1], dtype=edges.dtype)
+    links, pairs = z.T @ edges @ z, z.T @ observed @ z
+    even = lambda table: table if directed else 0.5 * (table + table.T)
+    return Sums(even(links), even(pairs), jnp.sum(z, 0))
+
+
+def _logs_by(sums: Sums, edges: str) -> Logs:
+    """The logarithms at the rates that a graph has between its blocks, a little inside their range."""
+    rates = (sums.links + 0.5) / (sums.pairs + 1.0)
+    weights = jnp.log((sums.nodes + 0.5) / jnp.sum(sums.nodes + 0.5))
+    if edges == "bernoulli":
+        return Logs(jnp.log(rates) - jnp.log1p(-rates), jnp.log1p(-rates), weights)
+    return Logs(jnp.log(rates), -rates, weights)
+
+
+def _logs_of(stats: Any, edges: str, places: Any) -> Logs:
+    """The expected logarithms at the statistics of the globals."""
+    log_rates = stats["rates"].log[places]
+    if edges == "bernoulli":
+        log1m = stats["rates"].log1m[places]
+        return Logs(log_rates - log1m, log1m, stats["weights"].log)
+    return Logs(log_rates, -stats["rates"].value[places], stats["weights"].log)
 
 
 def _spectral_start(y: Float[Array, "N N"], num_blocks: int, directed: bool) -> Categorical:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -207,25 +208,29 @@ class Glmm(Model):
         eta = np.tile(rows.offset[:, None], (len(_first(draws.named)), 1, copies))
         if labels:
             beta = np.stack([draws.named[label] for label in labels], 1).reshape(len(eta), -1, copies)
-            eta = eta + rows.x @ beta
+            eta = _plus_products(eta, rows.x, beta[:, None])
+        strangers = {new.factor: new for new in rows.new_levels}
         for i, (factor, z, groups) in enumerate(zip(self.design.factors, rows.z, rows.groups, strict=True)):
             known = draws.effects[factor.name]
             if (groups < 0).any():
                 require(key is not None, "key", f"a random key, for groups of {factor.name} not seen", "none")
-                new = self._new_effects(draws, i, rows, key)
+                new = self._new_effects(draws, i, strangers[factor.name], key)
                 own = np.where((groups < 0)[:, None], new, known[:, groups])
             else:
                 own = known[:, groups]
-            eta = eta + np.einsum("nd,sncd->snc", z, own.reshape(*own.shape[:2], copies, -1))
+            eta = _plus_products(eta, z, own.reshape(*own.shape[:2], copies, -1).swapaxes(2, 3))
         return eta if self.design.against else eta[..., 0]
 
-    def _new_effects(self, draws: Draws, i: int, rows: formulas.Rows, key: Any) -> Float[np.ndarray, "S N d"]:
-        """Effects of groups that are not known, from their law: one draw for each row."""
+    def _new_effects(self, draws: Draws, i: int, new: NewLevels, key: Any) -> Float[np.ndarray, "S N d"]:
+        """Effects of groups that are not known, from their law. Rows of one group share its effects, and its name gives
+        their key, so that a group has the same draws whatever other rows there are."""
         own, size = self.density_form.effects[i], self.density_form.units.size
         factors = np.asarray(jax.vmap(lambda values: self.density_form.factor(values, i))(draws.values))
-        shape = (len(factors), len(rows.offset), len(own.labels))
-        noise = np.asarray(jax.random.normal(jax.random.fold_in(key, i), shape))
-        return np.einsum("sij,snj->sni", factors, noise) * size / np.array(own.sizes)
+        key = jax.random.fold_in(key, i)
+        each = [jax.random.fold_in(key, zlib.crc32(name.encode())) for name in new.levels]
+        noise = np.stack([jax.random.normal(one, (len(factors), len(own.labels))) for one in each], 1)
+        effects = np.einsum("sij,snj->sni", factors, noise) * size / np.array(own.sizes)
+        return effects[:, new.codes]
 
     def predict(
         self,
@@ -260,10 +265,12 @@ class Glmm(Model):
         mean = mean if self.design.levels else mean * trials
         drawn = self._responses(draws, eta, trials, key_data)
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-        low, high = np.quantile(mean, ends, axis=0)
-        lowest, highest = (None, None) if self.design.against else np.quantile(drawn, ends, axis=0)
-        spread = None if self.law.categories else drawn.std(0)
-        ends_of_mean = (mean.mean(0), mean.std(0), low, high)
+        # Draws of a row side by side: its sums then do not depend on how many rows there are.
+        mean, drawn = (np.ascontiguousarray(np.moveaxis(x, 0, -1)) for x in (mean, drawn))
+        low, high = np.quantile(mean, ends, axis=-1)
+        lowest, highest = (None, None) if self.design.against else np.quantile(drawn, ends, axis=-1)
+        spread = None if self.law.categories else drawn.std(-1)
+        ends_of_mean = (mean.mean(-1), mean.std(-1), low, high)
         return Prediction(*ends_of_mean, lowest, highest, level, spread, rows.new_levels, rows.notes)
 
     def replicated(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Float[np.ndarray, "S N"]:
@@ -458,7 +465,8 @@ def _glmm(
     data = _data(rows, law, [len(factor.levels) for factor in design.factors])
     parts["form"] = dataclasses.replace(made.form, given=data)
     found = Glmm(**parts, design=design, priors=known, data=data, density_form=form, weights=weights)
-    own = answers(responses(form, design, rows, data), predict=found.predict, beside=found.group_effects)
+    generative = responses(form, design, rows, data)
+    own = answers(generative, predict=found.predict, beside=found.group_effects, schema=design.schema)
     object.__setattr__(found, "queries", {**found.queries, **own})
     return found
 
@@ -631,6 +639,14 @@ def _factors(rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found | {"offset": np.zeros_like(found["y"]), "count": rows["weight"].sum(1)}
 
 
+def _plus_products(eta: np.ndarray, x: Float[np.ndarray, "N p"], beta: np.ndarray) -> Float[np.ndarray, "S N C"]:
+    """eta and the sum of columns times coefficients, (S, 1 or N, p, C): column by column, since the order in which a
+    product of matrices adds depends on the number of rows."""
+    for j in range(x.shape[1]):
+        eta = eta + x[:, j, None] * beta[:, :, j]
+    return eta
+
+
 def _first(named: Mapping[str, np.ndarray]) -> np.ndarray:
     return next(iter(named.values()))
 
@@ -653,9 +669,13 @@ def _log_lik(form: Form) -> Callable[..., Any]:
 
 
 def _responses(form: Form) -> Callable[..., Any]:
+    """Responses of rows, each by itself: all rows of a draw have one key, so that a row has the same draws alone and
+    among others."""
     draw = lambda aux, trials, key, eta: LAWS[form.law].of(aux, trials).sample(key, eta)  # type: ignore[misc]
+    of_rows = jax.vmap(draw, (None, 0, None, 0))
 
     def responses(aux: Any, eta: Any, key: Any, trials: Any) -> Any:
-        return jax.vmap(lambda *of: draw(of[0], trials, *of[1:]))(aux, jax.random.split(key, len(eta)), eta)
+        each = jax.random.split(key, len(eta))
+        return jax.vmap(lambda aux, key, eta: of_rows(aux, trials, key, eta))(aux, each, eta)
 
     return responses

@@ -25,11 +25,13 @@ class NewLevels(NamedTuple):
       factor: the name of the factor.
       num_rows: rows of such groups.
       levels: names of the groups, in the order of the rows.
+      codes: the group of each row among these; -1 for one that training has.
     """
 
     factor: str
     num_rows: int
     levels: tuple[str, ...]
+    codes: Int[np.ndarray, " N"]
 
     def __str__(self) -> str:
         shown = ", ".join(map(repr, self.levels[:5])) + (", ..." if len(self.levels) > 5 else "")
@@ -80,8 +82,11 @@ class Factor:
         if not len(rows):
             return None
         texts = [table.column("table", name).labels().texts()[rows] for name in self.columns]
-        names = dict.fromkeys(_joined(parts) for parts in zip(*texts, strict=True))
-        return NewLevels(self.name, len(rows), tuple(names))
+        names = [_joined(parts) for parts in zip(*texts, strict=True)]
+        place = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        codes = np.full(len(groups), MISSING)
+        codes[rows] = [place[name] for name in names]
+        return NewLevels(self.name, len(rows), tuple(place), codes)
 
     def effects(self, table: TypedTable) -> Float[np.ndarray, "N d"]:
         """The columns of its effects."""

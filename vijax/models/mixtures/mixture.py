@@ -54,6 +54,9 @@ def mixture(
 ) -> Model:
     """A mixture with K = `emission.num_components` components.
 
+    Priors of Gaussian emissions are about zero and of scale one: for other columns make the emission by
+    `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
+
     Args:
       emission: the observation model of the components (`vijax.models.emission`).
       concentration: prior concentration of the weights; below 1 unused components empty. A scalar or shape (K,).
@@ -151,6 +154,9 @@ def dp_mixture(
     **others: Any,
 ) -> Model:
     """A Dirichlet-process mixture truncated at T = `emission.num_components` components.
+
+    Priors of Gaussian emissions are about zero and of scale one: for other columns make the emission by
+    `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
 
     Args:
       emission: the observation model of the components (`vijax.models.emission`).

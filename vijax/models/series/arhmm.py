@@ -68,6 +68,8 @@ def arhmm(
 ) -> Model:
     """An autoregressive hidden Markov model.
 
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+
     Args:
       dim: D, columns that move.
       num_states: K, how many states.

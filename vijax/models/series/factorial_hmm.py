@@ -46,6 +46,8 @@ def factorial_hmm(
 ) -> Model:
     """A factorial hidden Markov model with Gaussian observations.
 
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+
     Args:
       dim: D, columns of the observations.
       num_chains: M, how many chains.

@@ -69,6 +69,9 @@ def hdp_hmm(
 ) -> Model:
     """A sticky hidden Markov model of a hierarchical Dirichlet process, truncated at K = `emission.num_components`.
 
+    Priors of Gaussian emissions are about zero and of scale one: for other columns make the emission by
+    `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
+
     Args:
       emission: the observation model of the states (`vijax.models.emission`).
       alpha: concentration of transitions about the weights at the top; small: few states follow each.

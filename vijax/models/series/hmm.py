@@ -44,6 +44,9 @@ def hmm(
 ) -> Model:
     """A hidden Markov model with K = `emission.num_components` states.
 
+    Priors of Gaussian emissions are about zero and of scale one: for other columns make the emission by
+    `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
+
     Args:
       emission: the observation model of the states (`vijax.models.emission`).
       initial_concentration: concentration of the Dirichlet prior of the first state.
@@ -54,7 +57,9 @@ def hmm(
 
     Returns:
       A `Model` with globals `initial`, `transition` and `components`. Data: a pair (y, mask) of shapes (N, T, D) and
-      (N, T), the mask true on the steps that exist, which come first (see `vijax.models.pad`).
+      (N, T), the mask true on the steps that exist, which come first (see `vijax.models.pad`). A step with a NaN was
+      not seen: the chain goes through it, and its other numbers are not read. (`arhmm`, `slds` and `state_space` read
+      the numbers that are there.)
       `fit.locals(data, key=key)["z"]` are the laws of the paths: `.mode()` Viterbi's, `.probs` smoothed probabilities.
 
     Raises:
@@ -73,8 +78,9 @@ def hmm(
     rows = transition_concentration * np.ones((size, size)) + stickiness * np.eye(size)
 
     def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
-        y, _ = group
+        y, seen = seen_steps(group[0])
         fits = jax.vmap(lambda y: log_likelihood(stats["components"], y))(y)
+        fits = jnp.where(seen[:, None], fits, 0.0)
         z = stats["z"]
         chain = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
         return chain + jnp.vdot(z.unary, fits)
@@ -109,8 +115,9 @@ def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
+        y, seen = seen_steps(y)
         points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
-        weights = mask.reshape(-1).astype(points.dtype)
+        weights = (mask & seen).reshape(-1).astype(points.dtype)
         labels = starts.nearest_labels(key, points, weights, num_states, num_iters).reshape(mask.shape)
         stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, points.dtype))(labels, mask)
         return context.implied_by({"z": MarkovChainStats(*stats)})
@@ -134,10 +141,25 @@ def _log_densities(emission: Emission, q: Estimates, y: Array, mask: Array) -> F
     """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
     initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
     emit = jax.vmap(lambda y: emission.log_predictive(q["components"], y))
-    return jax.vmap(lambda y, m: chains.chain_log_normalizer(initial, transition, emit(y), m))(y, mask)
+    y, seen = seen_steps(y)
+    log_density = lambda y, seen: jnp.where(seen[:, None], emit(y), 0.0)
+    return jax.vmap(lambda y, s, m: chains.chain_log_normalizer(initial, transition, log_density(y, s), m))(
+        y, seen, mask
+    )
+
+
+def seen_steps(y: Array) -> tuple[Array, Bool[Array, "*batch T"]]:
+    """The steps, zero where one lacks a number, and a mask of those that lack none."""
+    if not jnp.issubdtype(y.dtype, jnp.floating):
+        return y, jnp.ones(y.shape[:-1], bool)
+    seen = ~jnp.isnan(y).any(axis=-1)
+    return jnp.where(seen[..., None], y, 0.0), seen
 
 
 def _check(emission: Emission, data: PyTree) -> None:
     y, mask = check_pair(data)
-    check_values(~np.isfinite(y), y, mask, "finite numbers", "Remove or impute those steps.")
-    emission.check(y[mask])
+    check_values(np.isinf(y), y, mask, "finite numbers, or NaN for a step that was not seen")
+    seen = mask & ~np.isnan(y).any(axis=-1)
+    if not seen.any():
+        check_values(np.isnan(y), y, mask, "a step without NaN")
+    emission.check(y[seen])

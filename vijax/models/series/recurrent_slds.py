@@ -77,6 +77,8 @@ def recurrent_slds(
 ) -> Model:
     """A recurrent switching linear dynamical system.
 
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+
     Args:
       dim: D, columns of the observations.
       num_states: K, how many laws of motion, two or more.

@@ -72,6 +72,8 @@ def slds(
 ) -> Model:
     """A switching linear dynamical system.
 
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+
     Args:
       dim: D, columns of the observations.
       num_states: K, how many laws of motion.

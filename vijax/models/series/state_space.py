@@ -56,6 +56,8 @@ def linear_gaussian_state_space(
 ) -> Model:
     """A linear-Gaussian state-space model (linear dynamical system) with a bias.
 
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+
     Args:
       dim: D, columns of the observations.
       num_states: K, dimension of the state.

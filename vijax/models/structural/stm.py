@@ -41,6 +41,7 @@ from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import answers
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
+from vijax.data.known_words import are_same
 from vijax.data.schema.typed_columns import typed_table
 from vijax.families import Beta, Dirichlet, MatrixNormalWishart, NormalWishartStats, Point, Product
 from vijax.inference import estep as esteps
@@ -55,7 +56,7 @@ from vijax.models.structural.group_words import by_group
 from vijax.predict.questions import inferred_of_documents
 from vijax.topics.anchors import Anchored, anchor_words
 from vijax.topics.summary import typical_rows
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import by_value, remade_by
 from vijax.xla.compiler import step_jit
 
 OWN = 2.0, 8.0
@@ -110,6 +111,7 @@ class Stm(Model):
           level: probability of the intervals.
           num_draws: draws of the coefficients.
         """
+        self._check_words(fit)
         drawn = fit.posterior["logits"].sample(key, (num_draws,)).coefficients
         return of_effects.in_units(np.asarray(drawn, float), self.covariates, level)
 
@@ -140,7 +142,7 @@ class Stm(Model):
           formula: terms, such as "~ party + day"; None takes those of prevalence. Terms that prevalence lacks are
             shrunk towards no effect.
           key: random key of the draws.
-          table: a row for each document; None takes that of training.
+          table: a row for each document; None takes that of training. Other documents must come with theirs.
           corpus: other documents with covariates (`described`), whose shares are drawn from q(z_d) with topics as they
             are fitted; None takes those of training.
           level: probability of the intervals.
@@ -151,9 +153,15 @@ class Stm(Model):
             documents takes minutes.
 
         Raises:
-          ValueError: a formula that cannot be read, or other numbers of rows than documents.
+          ValueError: a formula that cannot be read, other numbers of rows than documents, or other documents without
+            their table.
         """
         check_key(key)
+        self._check_words(fit)
+        remedy = "Pass their table too: effects(fit, table=table, corpus=corpus, key=key)."
+        alone = corpus is not None and corpus is not self.data and table is None
+        require(not alone, "table", "the rows of the other documents", "none", remedy)
+        corpus = corpus if corpus is None or corpus is self.data else fit.in_words(corpus, "corpus")
         require_integers(num_draws=num_draws)
         require_integers(0, sweeps=sweeps)
         by_chain = corpus is None and sweeps > 0
@@ -174,15 +182,23 @@ class Stm(Model):
         self, fit: Any, *, key: PRNGKeyArray, number: int = 3, corpus: Corpus | None = None
     ) -> list[Int[np.ndarray, " number"]]:
         """The documents with the largest share of each topic, as rows of the corpus; very short ones are left out."""
-        corpus = self.data if corpus is None else corpus
+        self._check_words(fit)
+        corpus = self.data if corpus is None else fit.in_words(corpus, "corpus")
         rows = typical_rows(np.asarray(fit.transform(corpus, key=key)), np.asarray(corpus.tokens), number)
         return [np.array(found) for found in rows]
 
     def words(self, fit: Any) -> Float[np.ndarray, "G K V"]:
         """Expected probabilities of words by group and topic; one group where words do not differ."""
+        self._check_words(fit)
         got = list(fit.posterior)
         require(("content" in got) == bool(self.covariates.groups), "fit", "a fit of this model", f"one of {got}")
         return np.asarray(_words(len(self.covariates.groups), fit.estimates))
+
+    def _check_words(self, fit: Any) -> None:
+        """Raises ValueError on the fit of a model of another corpus."""
+        own, known = self.data.vocabulary, fit.vocabulary
+        is_own = own is None or known is None or are_same(own, known)
+        require(is_own, "fit", "a fit of this model, over its words", "one over others", "Ask the model of that fit.")
 
     def _draws(self, fit: Any, corpus: Corpus, key: PRNGKeyArray, number: int) -> Float[np.ndarray, "docs S K"]:
         """Draws of the shares of documents from q(z_d)."""
@@ -288,7 +304,12 @@ def stm(
     sizes = _Sizes(int(num_topics), int(corpus.vocab_size), len(found.design.labels), len(found.groups))
     made = _model(sizes, eta, content_eta, strength, estep or _estep(num_topics), num_samples, seed, anchored)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
-    return Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
+    if corpus.vocabulary is not None and made.form.documents is not None:
+        documents = made.form.documents._replace(vocabulary=tuple(corpus.vocabulary))
+        parts["form"] = dataclasses.replace(made.form, documents=documents)
+    one = Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
+    settings = prevalence, content, eta, content_eta, strength, start, estep, num_samples, seed
+    return remade_by(one, stm, num_topics, corpus, table, *settings)
 
 
 def _estep(num_topics: int) -> Any:

@@ -1,0 +1,95 @@
+"""Later tables are read by what was decided on the training rows, and never guessed anew."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tyro")
+pytest.importorskip("matplotlib")
+
+from vijax.app.kinds.assemble import load_data
+from vijax.app.kinds.listing import Data
+from vijax.app.settings.config import load_config
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def trained(model, text, *given):
+    """The configuration of a run and its data, as the run folder keeps them."""
+    Path("t.csv").write_text(text)
+    config = load_config(model, ["data.held_out=0", "data.standardise=false", *given], "t.csv")
+    data = load_data(config)
+    config.listing.source.keep(Path(), data)
+    return config, data, config.listing.source.kept(Path())
+
+
+def read(config, data, text, name="new.csv"):
+    Path(name).write_text(text)
+    return config.listing.source.new(config, data, name, None).data
+
+
+COMMAS = "a;b\n" + "".join(f"{i},5;{i}\n" for i in range(9))
+POINTS = "a;b\n" + "".join(f"{i}.5;{i}\n" for i in range(9))
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_decimal_sign_is_that_of_the_training_file(kept):
+    """Of "1.234" alone nobody could tell; a file divided by commas has points before decimals."""
+    config, *both = trained("mixture", COMMAS)
+    data: Data = both[kept]
+    assert read(config, data, "a;b\n1.234;2\n").x.tolist() == [[1234.0, 2.0]]
+    assert read(config, data, "a,b\n1.234,2\n").x.tolist() == [[1.234, 2.0]]
+    config, *both = trained("mixture", POINTS)
+    assert read(config, both[kept], "a;b\n1.234;2\n").x.tolist() == [[1.234, 2.0]]
+    with pytest.raises(ValueError, match="column 'a': expected numbers, got '1,5' in line 2"):
+        read(config, both[kept], "a;b\n1,5;2\n")
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_times_are_read_in_the_format_of_the_training_file(kept):
+    days = "date,x\n" + "".join(f"{i}/05/2024,{i % 3}\n" for i in range(10, 20))
+    config, *both = trained("hmm", days)
+    table = read(config, both[kept], "date,x\n01/02/2024,1\n02/01/2024,0\n")
+    assert table.sequences()[0].tolist() == [[0.0], [1.0]]
+    matrix = config.listing.source.new(config, both[kept], np.array([[1.0], [0.0]]), None).data
+    assert matrix.sequences()[0].tolist() == [[1.0], [0.0]]  # without names there are no times
+    with pytest.raises(ValueError, match="a date in every row, written as day/month/year, got '2024-05-01' in line 2"):
+        read(config, both[kept], "date,x\n2024-05-01,1\n")
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_run_that_takes_rows_as_they_lie_does_so_later(kept):
+    config, *both = trained("hmm", "k,x\n" + "".join(f"{i % 4},{i}\n" for i in [3, 1, 2, 5, 4, 0]))
+    table = read(config, both[kept], "time,k,x\n2,1,5\n1,2,6\n")
+    assert table.timed is None
+    assert table.x.tolist() == [[1.0, 5.0], [2.0, 6.0]]
+
+
+def test_what_kind_names_are_is_kept():
+    rows = "".join(f"{g},{RNG.normal():.2f},{RNG.normal():.2f}\n" for g in [1, 2.5, 3] * 4)
+    config, data, _ = trained("hierarchical_linear", "g,x,y\n" + rows, "data.group=g", "data.target=y")
+    for one in (1, 1.0, np.int8(1), "1", "1.0"):
+        new = config.listing.source.new(config, data, {"g": [one], "x": [0.0]}, None)
+        assert new.data.group_names == ("1",)
+        assert new.notes == ()
+    new = config.listing.source.new(config, data, {"g": ["01", 7, 3.0], "x": [0.0] * 3}, None)
+    assert new.data.group_names == ("01", "7", "3")
+    assert new.notes == (
+        "2 rows are of 2 groups that training has not seen, '01', '7': they are predicted by the population.",
+    )
+
+
+def test_columns_that_are_carried_through_keep_their_text():
+    config, data, _ = trained("mixture", "id,a,b\nr1,1,2\nr2,3,5\nr3,2,2\n")
+    Path("new.csv").write_text("id,a,b\n007,1,2\n1e3,3,5\n")
+    new = config.listing.source.new(config, data, "new.csv", None)
+    assert new.beside["id"] == ["007", "1e3"]
+    new = config.listing.source.new(config, data, {"id": ["007", "1e3"], "a": [1, 3], "b": ["2", "5"]}, None)
+    assert new.beside["id"] == ["007", "1e3"]
+    assert new.data.x.tolist() == [[1.0, 2.0], [3.0, 5.0]]

@@ -1,0 +1,73 @@
+"""Names of groups and classes are read by what was decided on the training rows."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import numpy as np
+import pytest
+
+from vijax.data.reading.checks import DataError
+from vijax.data.schema.labels import labels_of
+from vijax.data.tables.columns import columns_of
+from vijax.data.tables.table import Choice, table_of
+from vijax.data.tables.table_files import read_table
+
+EXACT = ["007", "7", "1e3", "1000", "12345678901234567", "12345678901234568"]
+
+
+def test_names_of_groups_stay_apart(tmp_path):
+    path = tmp_path / "g.csv"
+    path.write_text("g,x\n" + "".join(f"{name},1\n" for name in EXACT))
+    assert read_table(str(path), Choice(group="g")).group_names == tuple(EXACT)
+    found = columns_of({"g": EXACT, "x": np.ones(6)}, exact=["g"])
+    assert table_of(found, Choice(group="g"), "a table").group_names == tuple(EXACT)
+
+
+ONE = [1, 1.0, np.int8(1), np.uint64(1), np.float32(1), decimal.Decimal("1"), "1", "1.0", np.str_("1")]
+
+
+@pytest.mark.parametrize("value", ONE, ids=lambda value: f"{type(value).__name__} {value}")
+def test_equal_numbers_name_one_level(value):
+    """Training rows have 1.0, 2.5 and 3.0; a row alone is not named otherwise."""
+    labels = labels_of(np.array([1.0, 2.5, 3.0]))
+    assert (labels.names, labels.kind) == (("1", "2.5", "3"), "number")
+    found = columns_of({"g": [value], "x": [0.0]}, exact=["g"])
+    assert table_of(found, Choice(group="g", group_kind=labels.kind), "a table").group_names == ("1",)
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
+def test_a_day_has_one_name_at_any_resolution(unit):
+    day = np.array(["2024-05-31"], f"datetime64[{unit}]")
+    found = columns_of({"g": day, "h": [datetime.date(2024, 5, 31)], "i": [datetime.datetime(2024, 5, 31)]})
+    assert [values[0] for values in found.values()] == ["2024-05-31"] * 3
+
+
+def test_missing_values_of_libraries_are_missing():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"n": pandas.array([1, None], "Int64"), "t": pandas.array(["a", None], "string")})
+    found = columns_of(frame)
+    assert np.isnan(found["n"][1])
+    assert found["t"].tolist() == ["a", ""]
+    found = columns_of(frame[["n"]].to_numpy(), ["n"])
+    assert np.isnan(found["n"][1])
+
+
+def test_classes_are_those_of_training(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text("x,c\n1,01\n2,1\n")
+    choice = Choice(columns=("x",), target="c", kind="binary")
+    assert read_table(str(path), choice).classes == ("01", "1")
+    path.write_text("x,c\n1,0.0\n2,1.0\n3,1.0\n")
+    known = choice._replace(classes=("0", "1"))  # training had 0 and 1
+    assert read_table(str(path), known).y.tolist() == [-1.0, 1.0, 1.0]
+    path.write_text("x,c\n1,2\n")
+    with pytest.raises(DataError, match="the classes '0' and '1' of the run, got 1: '2'"):
+        read_table(str(path), known)
+
+
+def test_columns_that_are_carried_through_are_not_retyped():
+    found = columns_of({"id": ["007", "12"], "x": ["1", "2"]}, exact=["id"])
+    assert found["id"].tolist() == ["007", "12"]
+    assert found["x"].tolist() == [1.0, 2.0]

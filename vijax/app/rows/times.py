@@ -1,0 +1,101 @@
+"""The times of steps: as an axis to draw sequences on, and of steps that are yet to come."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from vijax.data.tables import dates
+from vijax.data.tables.order import NUMBER, Rows, Timed, equal_steps, in_months
+from vijax.data.tables.table import Table
+
+MANY_YEARS, MANY_DAYS, MANY_HOURS, MANY_MINUTES = 730 * dates.DAY, 4 * dates.DAY, 14400.0, 300.0
+"""Lengths of time, in seconds, from which on years, days, hours and minutes are shown."""
+YEAR = 365.25 * dates.DAY
+
+
+class Times(NamedTuple):
+    """The times of the steps of one sequence, as numbers to draw them at.
+
+    Attributes:
+      label: the name of the axis.
+      at: the time of each step.
+    """
+
+    label: str
+    at: Float[np.ndarray, " T"]
+
+    def with_ahead(self, num_steps: int) -> Float[np.ndarray, " S"]:
+        """The times, and those of as many steps more, at the usual distance."""
+        usual = float(np.median(np.diff(self.at))) if len(self.at) > 1 else 1.0
+        return np.concatenate([self.at, self.at[-1] + usual * np.arange(1, num_steps + 1)])
+
+
+def times_of(table: Table, place: int) -> Times:
+    """The times of the steps of a sequence, by its place in `Table.sequences`; the numbers of the steps where nothing
+    dates them."""
+    size = table.num_rows if table.groups is None else int(np.sum(table.groups == place))
+    timed = table.timed
+    if timed is None or timed.times is None:
+        return Times("step", np.arange(size, dtype=float))
+    first = 0 if table.groups is None else int(np.sum(table.groups < place))
+    rows = table.by_time()[first : first + size]
+    name, at = "-".join(timed.order.columns), timed.times[rows]
+    if timed.unit == "month":
+        return Times(f"{name}, years", at / 12)
+    if timed.unit == "second":
+        return _of_seconds(name, at)
+    return Times(name, at)
+
+
+def _of_seconds(name: str, at: np.ndarray) -> Times:
+    """Times since 1970 in a unit that suits their reach."""
+    reach = float(np.ptp(at)) if len(at) else 0.0
+    if reach >= MANY_YEARS:
+        return Times(f"{name}, years", 1970 + at / YEAR)
+    units = ((MANY_DAYS, dates.DAY, "days"), (MANY_HOURS, 3600.0, "hours"), (MANY_MINUTES, 60.0, "minutes"))
+    size, unit = next(((size, unit) for least, size, unit in units if reach >= least), (1.0, "seconds"))
+    begin = float(at.min()) if len(at) else 0.0
+    return Times(f"{name}, {unit} since {dates.written(begin, 'year-month-day')}", (at - begin) / size)
+
+
+def times_ahead(table: Table, num_steps: int) -> dict[str, list[Any]]:
+    """The column of times of the next steps of each sequence in turn; none where steps are unequal, or several columns
+    make a time."""
+    timed = table.timed
+    if timed is None or timed.times is None or len(timed.order.columns) > 1:
+        return {}
+    steps = equal_steps(timed, Rows(table.groups, table.num_rows))
+    if not len(steps) or steps.min() != steps.max():
+        return {}
+    groups = np.zeros(table.num_rows, int) if table.groups is None else table.groups
+    ends = np.flatnonzero(np.diff(np.append(groups[table.by_time()], -1)) != 0)
+    last = timed.times[table.by_time()[ends]]
+    ahead = np.arange(1, num_steps + 1)
+    form = timed.order.formats[0]
+    if timed.unit == "second" and (months := in_months(timed.times)) is not None and _go_by_months(timed, table):
+        return {timed.order.columns[0]: _month_days(months[table.by_time()[ends]], float(steps[0]), ahead, last)}
+    numbers = (last[:, None] + float(steps[0]) * ahead).reshape(-1)
+    shown = numbers.tolist() if form in (NUMBER, dates.MONTH) else [dates.written(x, form) for x in numbers]
+    return {timed.order.columns[0]: shown}
+
+
+def _go_by_months(timed: Timed, table: Table) -> bool:
+    """True where dates go by months, of which the days are not equal."""
+    assert timed.times is not None
+    steps = Rows(table.groups, table.num_rows).sorted_steps(timed.times)
+    return bool(steps.max() > 20 * dates.DAY)
+
+
+def _month_days(months: np.ndarray, step: float, ahead: np.ndarray, last: np.ndarray) -> list[str]:
+    """The first, or last, days of the months to come, as `last` are those of theirs."""
+    coming = (months[:, None] + step * ahead).reshape(-1).astype(int) - 12 * 1970
+    days = coming.astype("datetime64[M]").astype("datetime64[D]")
+    is_first = float(last[0]) == float(
+        np.datetime64(int(months[0]) - 12 * 1970, "M").astype("datetime64[s]").astype(int)
+    )
+    if not is_first:
+        days = (coming + 1).astype("datetime64[M]").astype("datetime64[D]") - 1
+    return [str(day) for day in days]

@@ -1,0 +1,106 @@
+"""Documents over the words that a fit was made of: by their names, whatever their order and number are in new data."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.ratings import are_ratings
+from vijax.data.corpora.select import with_vocabulary
+from vijax.data.corpora.storage import is_corpus_folder
+from vijax.data.read import TEXT_FORMATS, guess_format, read
+from vijax.data.reading.download import fetch, is_url
+from vijax.data.tables.columns import in_a_library
+from vijax.data.to_shards import hashed
+
+LEAST_BY_HASH = 16
+"""Places from which a vocabulary can be told to be by hash: the names of a smaller one may lie right by chance."""
+MOST_LOOKED_AT = 4096
+
+
+def over_words(source: Any, words: Sequence[str] | None, where: str = "documents", called: str = "words") -> Corpus:
+    """Anything that `vijax.data.read` reads, over the words of a fit; `words` None: as it is read.
+
+    Texts are counted over these words. A corpus over others, or over the same in another order, is relabelled. Counts
+    without words are taken to be in the order of the fit, and stay as they are.
+
+    Raises:
+      ValueError: no word in common.
+
+    Warns of tokens that are of other words, and so left out.
+
+    >>> corpus = Corpus.from_counts([[2, 0, 1], [0, 4, 3]], ["a", "b", "c"])
+    >>> over_words(corpus, ("c", "b", "a")).to_scipy().toarray().tolist()
+    [[1, 0, 2], [3, 4, 0]]
+    """
+    corpus = read(source, vocabulary=words if words is not None and _is_of_texts(source) else None)
+    if words is None or corpus.vocabulary is None or are_same(corpus.vocabulary, words):
+        return corpus
+    found = with_vocabulary(corpus, words)
+    if lost := corpus.num_tokens - found.num_tokens:
+        warnings.warn(
+            f"{where}: {lost:,} of {corpus.num_tokens:,} counts are of {called} that the fit does not know: they are "
+            "left out.",
+            stacklevel=4,
+        )
+    return found
+
+
+def are_same(one: Sequence[str], other: Sequence[str]) -> bool:
+    """True where both are the same words by the same ids. Of vocabularies by hash the places count, whose names differ
+    from one to the other.
+
+    >>> are_same(("a", "b"), ["a", "b"]), are_same(("a", "b"), ("b", "a"))
+    (True, False)
+    """
+    if one is other:
+        return True
+    if len(one) != len(other):
+        return False
+    return tuple(one) == tuple(other) or (_is_by_hash(one) and _is_by_hash(other))
+
+
+def mark_of(words: Sequence[str]) -> bytes:
+    """Eight bytes by which words are known again."""
+    digest = hashlib.blake2b(digest_size=8)
+    if _is_by_hash(words):
+        digest.update(f"hash:{len(words)}".encode())
+        return digest.digest()
+    for start in range(0, len(words), MOST_LOOKED_AT):
+        digest.update("\n".join(words[start : start + MOST_LOOKED_AT]).encode() + b"\n")
+    return digest.digest()
+
+
+def _is_of_texts(source: Any) -> bool:
+    """True for texts, whose words are counted when they are read."""
+    if isinstance(source, str | Path):
+        if str(source) == "docstrings" and not Path(source).exists():
+            return False
+        path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
+        return path.exists() and not is_corpus_folder(path) and guess_format(path) in TEXT_FORMATS
+    if in_a_library(source):
+        return not are_ratings(source)
+    is_list = isinstance(source, Sequence | np.ndarray) and not isinstance(source, tuple | bytes)
+    return is_list and len(source) > 0 and isinstance(source[0], str)
+
+
+def _is_by_hash(words: Sequence[str]) -> bool:
+    """True where every name lies at the place of its hash (`vijax.data.prepare`), or says that the place is empty."""
+    size = len(words)
+    if size < LEAST_BY_HASH:
+        return False
+    looked_at = range(0, size, -(-size // MOST_LOOKED_AT))
+    named = [(place, words[place]) for place in looked_at if words[place] != f"#{place}"]
+    if not named:
+        return True
+    first, _ = named[0]
+    if hashed([words[first]], size)[0] != first:  # nearly always
+        return False
+    places, names = zip(*named, strict=True)
+    return bool(np.array_equal(hashed(names, size), places))

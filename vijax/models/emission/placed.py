@@ -1,0 +1,76 @@
+"""Gaussian emissions whose priors have the place and the scale of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, PyTree
+
+from vijax.checks import require
+from vijax.models.emission.base import Emission
+from vijax.models.emission.gaussian import (
+    diagonal_gaussian,
+    full_gaussian,
+    spherical_gaussian,
+    tied_gaussian,
+    unit_gaussian,
+)
+
+
+def placed(make: Callable[..., Emission], num_components: int, data: PyTree, **settings: Any) -> Emission:
+    """A Gaussian emission whose prior is at the means of the columns, and of their variances.
+
+    The priors of the constructors are about zero and of scale one. On columns far from zero they are wrong by far: a
+    prior mean that is worth `strength` = 0.01 rows adds mean^2 / 100 to the sum of squares of each component. With
+    this prior a fit is equivariant: data that are moved and scaled give the same answer, moved and scaled.
+
+    Args:
+      make: a constructor of `vijax.models.emission`: `full_gaussian`, `tied_gaussian`, `diagonal_gaussian`,
+        `spherical_gaussian` (one variance for all columns) or `unit_gaussian` (only its place follows the data).
+      num_components: K, how many components.
+      data: rows (N, D), or sequences as `vijax.models.pad` makes them; NaN are left out.
+      settings: other settings of the constructor, such as `strength`.
+
+    Raises:
+      ValueError: another constructor, or data without numbers.
+
+    >>> rows = 37.0 + 0.5 * np.array([[-1.0], [0.0], [1.0]])
+    >>> prior = placed(full_gaussian, 2, rows).prior
+    >>> print(prior.location[0], (prior.degrees[0] * prior.scale[0]).round(2))  # the mean, and one over the variance
+    [37.] [[6.]]
+    """
+    require(make in PLACES, "make", "a Gaussian constructor of vijax.models.emission", make)
+    rows = _rows(data)
+    there = np.isfinite(rows)
+    require(bool(there.any(axis=0).all()), "data", "a number in every column", "a column without one")
+    mean = np.nanmean(np.where(there, rows, np.nan), axis=0)
+    variance = np.nanvar(np.where(there, rows, np.nan), axis=0)
+    variance = np.where(variance > 0, variance, 1.0)
+    return make(num_components, len(mean), **{**PLACES[make](mean, variance), **settings})
+
+
+def _rows(data: PyTree) -> Float[np.ndarray, "N D"]:
+    """The rows of the data; of sequences their steps."""
+    if isinstance(data, tuple):
+        y, mask = map(np.asarray, data)
+        return np.asarray(y, float)[mask.astype(bool)]
+    rows = np.asarray(data, float)
+    require(rows.ndim == 2 and len(rows) > 0, "data", "rows (N, D), or a pair (y, mask)", f"shape {rows.shape}")
+    return rows
+
+
+def _of_matrix(mean: np.ndarray, variance: np.ndarray) -> dict[str, Any]:
+    degrees = len(mean) + 2.0
+    return {"location": mean, "degrees": degrees, "scale": np.diag(1 / variance) / degrees}
+
+
+PLACES: dict[Callable[..., Emission], Callable[[np.ndarray, np.ndarray], dict[str, Any]]] = {
+    full_gaussian: _of_matrix,
+    tied_gaussian: _of_matrix,
+    diagonal_gaussian: lambda mean, variance: {"location": mean, "rate": variance},
+    spherical_gaussian: lambda mean, variance: {"location": mean, "rate": float(variance.mean())},
+    unit_gaussian: lambda mean, variance: {"location": mean},
+}
+"""The settings of each constructor at means and variances of columns."""
