@@ -12,7 +12,7 @@ def cells(draws):
     return repr(of_draws({"x": draws}, 0.9)).splitlines()[1].split()[1:]
 
 
-@pytest.mark.parametrize(("place", "sd"), [(2_020_000.0, 0.097), (1001.0, 0.05), (-5e8, 3.0), (0.0, 1e-3), (1e-6, 1e-9)])
+@pytest.mark.parametrize(("place", "sd"), [(2_020_000.0, 0.097), (1001.0, 0.05), (-5e8, 3.0), (0.0, 1e-3)])
 def test_an_interval_can_be_read_back(place, sd):
     """Mean, low and high differ by what they differ, to a tenth of the deviation; four digits printed one number."""
     draws = place + sd * np.linspace(-2, 2, 401)
@@ -31,7 +31,14 @@ def test_other_numbers_are_as_they_were():
 
 
 def test_digits_at_the_edges():
-    assert [told(x) for x in (np.inf, -np.inf, 0.0, 9.99996, 1e15, 1e-5)] == ["inf", "-inf", "0", "10", "1e+15", "1e-05"]
+    assert [told(x) for x in (np.inf, -np.inf, 0.0, 9.99996, 1e15, 1e-5)] == [
+        "inf",
+        "-inf",
+        "0",
+        "10",
+        "1e+15",
+        "1e-05",
+    ]
     assert told(np.nan) == "nan"
     assert digits_of(1.0, 1e-30) == 15
     assert digits_of(0.0, 1.0) == digits_of(1.0, np.nan) == digits_of(1.0, -1.0) == 4
