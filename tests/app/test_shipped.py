@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("tyro")
 
+import vijax as vi
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
 from vijax.app.guide import GUIDE
@@ -115,6 +116,21 @@ def test_a_target_of_the_kind_of_the_model_is_named(model, target, table):
     config, _ = written(model, table)
     assert config.data.target == target
     assert target not in config.data.columns
+
+
+def test_a_formula_reads_each_column_as_what_it_is(tmp_path, monkeypatch, capsys):
+    """Numbers with text among them are categories where they are few; a response is known by its name."""
+    monkeypatch.chdir(tmp_path)
+    kids = ["0", "1", "2", "3+"]
+    row = lambda i: f"{'NY'[i % 3 > 1]},{kids[i * 7 % 4]},{i % 7}.5,2024-01-{i % 28 + 1:02},{i * 7 % 11 or 'x'},{i}"
+    rows = map(row, range(60))
+    Path("p.csv").write_text("churn,livch,age,day,odd,id\n" + "\n".join(rows))
+    assert main(["init", "glmm", "--data", "p.csv"]) == 0
+    config = load_config("p_glmm.toml")
+    assert config.model.formula == "churn ~ C(livch) + age"
+    text = Path("p_glmm.toml").read_text()
+    assert "The response: By its name. Left out: 'day', 'odd', 'id'." in text
+    assert vi.glmm(config.model.formula, "p.csv").law.name == "bernoulli"
 
 
 def test_a_formula_is_proposed(tmp_path, monkeypatch):

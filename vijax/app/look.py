@@ -22,6 +22,7 @@ from vijax.data.read import guess_format
 from vijax.data.reading.checks import DataError, Notes, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import kind_of
+from vijax.data.schema.typed_columns import typed_table
 from vijax.data.tables.columns import Columns, are_missing, as_numbers, name_of, not_numbers, row_name
 from vijax.data.tables.order import find_order, is_called_a_time
 from vijax.data.tables.table import OF_NUMBERS, hint_of
@@ -194,7 +195,7 @@ def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) 
     found = [_column(name, values) for name, values in raw.items()]
     known = flatten(begun)
     if "model.formula" in known:
-        return _of_formula(found, [*_facts(found), *notes], data, said)
+        return _of_formula(raw, found, [*_facts(found), *notes], data, said)
     kind = listing.target(begun.model) if listing.target is not None and "model.image" not in known else None
     named = {name: _said(found, said, f"data.{name}", data) for name in ("target", "group", "columns")}
     target, why_target = _target(named["target"], found, kind, data, listing.name) if kind else (None, "")
@@ -313,18 +314,42 @@ MOST_CLASSES = 6
 """Different texts up to which a column is a term of a formula; one of more names groups."""
 
 
-def _of_formula(found: list[Column], facts: list[str], data: str, said: Mapping[str, Any]) -> Look:
-    """A formula for the last column of numbers: a term for each other column, an effect for each group."""
+def _of_formula(raw: Columns, found: list[Column], facts: list[str], data: str, said: Mapping[str, Any]) -> Look:
+    """A formula for the likeliest response: a term for each other column, an effect for each group."""
     settings: dict[str, Any] = {"data.held_out": 0.1 if found[0].number >= 10 else 0.0}
     if "model.formula" in said:
         return Look(facts, settings)
-    target, _ = _target([], [column for column in found if not column.missing], "real", data, "glmm")
-    others = [c for c in found if c is not target and c.distinct > 1 and not c.identifies and not c.missing]
-    terms = [quoted(c.name) for c in others if c.values is not None or c.distinct <= MOST_CLASSES]
-    many = [c for c in others if c.values is None and MOST_CLASSES < c.distinct <= c.number / 2]
-    groups = [f"(1 | {quoted(c.name)})" for c in many]
-    settings["model.formula"] = f"{quoted(target.name)} ~ {' + '.join([*terms, *groups]) or '1'}"
-    return Look(facts, settings, {"model.formula": "The last column of numbers by all others; change it at will."})
+    kinds = {name: column.kind for name, column in typed_table(raw).columns.items()}
+    whole = [column for column in found if not column.missing]
+    by_name = [c for c in whole if set(words_of_name(c.name)) & TARGETS and c.suits("binary")]
+    kind = "binary" if by_name else "real"
+    target, why = _target(by_name, whole, kind, data, "glmm")
+    why = "By its name." if by_name else why
+    others = [c for c in whole if c is not target and c.distinct > 1 and not c.identifies]
+    terms = [term for column in others if (term := _term(column, kinds[column.name]))]
+    groups = [column for column in others if _names_groups(column, kinds[column.name])]
+    right = " + ".join([*terms, *(f"(1 | {quoted(column.name)})" for column in groups)]) or "1"
+    settings["model.formula"] = f"{quoted(target.name)} ~ {right}"
+    named = {target.name, *(column.name for column in groups)}
+    left = [c for c in found if (c.name not in named and not _term(c, kinds[c.name])) or c.missing]
+    left_out = f" Left out: {listed([c.name for c in left])}." if left else ""
+    return Look(facts, settings, {"model.formula": f"The response: {why}{left_out} Change the formula at will."})
+
+
+def _term(column: Column, kind: str) -> str:
+    """The term of a column in a formula; "" where it has none."""
+    if column.missing or column.distinct < 2 or column.identifies:
+        return ""
+    if kind in ("number", "truth"):
+        return quoted(column.name)
+    if column.distinct > MOST_CLASSES:
+        return ""
+    return quoted(column.name) if kind == "label" else f"C({quoted(column.name)})"
+
+
+def _names_groups(column: Column, kind: str) -> bool:
+    """True of text of many values that come again."""
+    return kind == "label" and MOST_CLASSES < column.distinct <= column.number / 2
 
 
 TARGETS = frozenset(

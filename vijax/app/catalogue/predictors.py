@@ -237,9 +237,9 @@ def describe_linear(seen: Seen) -> list[Block]:
     law, train = seen.model.likelihood(seen.fit.state.hyper, stats_of({})).name, seen.data.train
     name = (train.classes or ("", train.target))[1]
     scales = units_of(train).spread(np.std(train.x, axis=0))
+    of = views.modelled(law, train.target, train.classes)
     mean = np.array(mean, float)
     mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
-    of = views.modelled(law, train.target, train.classes)
     weights = views.coefficients("Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name, of)
     return [*weights, *confusion(seen), hyper_table(seen)]
 
