@@ -5,7 +5,7 @@ import pytest
 
 from vijax.app.cli import main
 from vijax.app.page.blocks import text
-from vijax.app.rows.shares import shares_by, tables
+from vijax.app.rows.shares import grouped, shares_by, tables
 from vijax.app.runs import results
 from vijax.app.settings.config import ConfigError
 from vijax.topics.summary import Topic
@@ -123,3 +123,32 @@ def test_the_page_of_a_run_on_very_many_documents_is_made_of_a_sample_and_says_s
     page = (run / "report.html").read_text()
     assert "evenly spread" not in page
     assert "pets" in page
+
+
+@pytest.mark.parametrize(
+    ("days", "months"),
+    [
+        (["19.02.2013", "3.3.2013", "4.3.2013", ""], ("2013-02", "2013-03", "")),
+        (["2/19/2013", "3/3/2013", "3/4/2013", None], ("2013-02", "2013-03", "")),
+        (["2013-02", "2013-03", "2013-03", ""], ("2013-02", "2013-03", "")),
+        (["19 Feb 2013", "3 March 2013", "4 Mar 2013", ""], ("2013-02", "2013-03", "")),
+        (["2013-02-19T23:30-05:00", "2013-03-03", "2013-03-04 10:00", ""], ("2013-02", "2013-03", "")),
+    ],
+)
+def test_dates_in_the_usual_ways_of_writing_make_months(days, months):
+    """The chart was left out of the page without a word, and `shares --every` refused them."""
+    columns = {"words": [10, 20, 20, 5], "share_0": [1, 0.5, 0.0, 1], "share_1": [0, 0.5, 1.0, 0], "day": days}
+    assert shares_by(columns, "day", "month").groups == months
+    found = grouped(columns, ["day"])
+    assert [(group.in_time, group.every) for group in found] == [(True, "day")]
+    assert len(found[0].shares.groups) == len({str(day or "") for day in days})
+
+
+def test_a_cell_without_a_date_does_not_hide_the_others_and_doubtful_ones_are_refused():
+    days = [f"2013-02-{d:02d}" for d in range(1, 20)] + ["n.d."]
+    columns = {"words": [10] * 20, "share_0": [1.0] * 20, "day": days}
+    assert shares_by(columns, "day", "month").groups == ("2013-02", "")
+    assert len(grouped(columns, ["day"])) == 1
+    doubtful = {"words": [10, 10], "share_0": [1.0, 1.0], "day": ["5/6/2013", "7/8/2013"]}
+    with pytest.raises(ConfigError, match="expected dates such as 2024-05-31 in column 'day', got '5/6/2013'"):
+        shares_by(doubtful, "day", "month")

@@ -21,6 +21,7 @@ from vijax.app.runs.results import results_paths, said_of
 from vijax.app.runs.run_end import say_remarks
 from vijax.app.runs.run_folder import Say, read_run_config
 from vijax.app.settings.typed_toml import ConfigError
+from vijax.data.tables import dates
 from vijax.evaluate.score import ratio_estimate
 from vijax.topics.summary import Topic
 
@@ -86,7 +87,7 @@ def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None
     if by not in columns or by in topics:
         known = ", ".join(repr(name) for name in columns if name not in topics)
         raise ConfigError(f"--by: expected a column of the documents, got {by!r}; known: {known}")
-    names = np.array([_group(value, by, every) for value in columns[by]])
+    names = np.array(_groups(columns[by], by, every))
     words, each = np.asarray(columns["words"], float), share_matrix(columns)
     kept = (words > 0) & np.isfinite(each).all(axis=1)
     if not kept.any():
@@ -100,17 +101,19 @@ def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None
     return Shares(tuple(ordered), np.array([len(rows[name]) for name in ordered]), share, error)
 
 
-def _group(value: Any, by: str, every: Every | None) -> str:
-    text = "" if value is None else str(value).strip()
-    if every is None or not text:
-        return text
-    try:
-        return datetime.datetime.fromisoformat(text).date().isoformat()[: LENGTHS[every]]
-    except ValueError as error:
+def _groups(values: Sequence[Any], by: str, every: Every | None) -> list[str]:
+    """The group of each document; empty where there is no value, or no date."""
+    texts = ["" if value is None else str(value).strip() for value in values]
+    if every is None:
+        return texts
+    days = dates_of(texts)
+    if days is None:
+        got = next((text for text in texts if text and _iso_day(text) is None), "")
         raise ConfigError(
-            f"--every {every}: expected dates such as 2024-05-31 in column {by!r}, got {text!r}; leave --every out, or "
+            f"--every {every}: expected dates such as 2024-05-31 in column {by!r}, got {got!r}; leave --every out, or "
             "write the dates so"
-        ) from error
+        )
+    return [day[: LENGTHS[every]] for day in days]
 
 
 def _order(name: str) -> tuple[int, float, str]:
@@ -227,17 +230,56 @@ def suits(values: Sequence[Any]) -> bool:
 
 
 def dates_of(values: Sequence[Any]) -> list[str] | None:
-    """The days of a column of ISO dates, empty where one is missing; None for anything else.
+    """The days of a column of dates, in one of the usual ways of writing (of months the first), empty where one is
+    missing or is none, as of one in twenty at most; None for anything else, and where day and month cannot be told
+    apart.
 
     >>> dates_of(["2024-05-31T08:00", ""]), dates_of(["20240531"]), dates_of(["soon"])
     (['2024-05-31', ''], None, None)
+    >>> dates_of(["31.05.2024", "1.6.2024"]), dates_of(["5/31/2024", "6/1/2024"]), dates_of(["5/6/2024"])
+    (['2024-05-31', '2024-06-01'], ['2024-05-31', '2024-06-01'], None)
+    >>> dates_of(["2024-05"] * 19 + ["n.d."])[-2:]
+    ['2024-05-01', '']
     """
     texts = ["" if value is None else str(value).strip() for value in values]
+    cells = sorted(set(texts) - {""})
+    number = sum(1 for text in texts if text)
+    fitting = []
+    for name in DAYS:
+        first = [_day(cell, name) for cell in cells[:TRIED]]
+        if 2 * sum(day is None for day in first) > len(first):
+            continue
+        days = {cell: _day(cell, name) for cell in cells}
+        unread = sum(1 for text in texts if text and days[text] is None)
+        if unread <= UNREAD * number:
+            fitting.append([days.get(text) or "" for text in texts])
+    return fitting[0] if cells and len(fitting) == 1 else None
+
+
+DAYS = tuple(name for name in dates.FORMATS if name not in (dates.MONTH, dates.TIME_OF_DAY, "year-quarter"))
+"""Ways of writing a day, or a month."""
+TRIED, UNREAD = 50, 0.05
+"""Cells by which a way of writing is tried first, and the share of cells at most that may be no dates."""
+
+
+def _day(cell: str, name: str) -> str | None:
+    """The day of a cell, as 2024-05-31; None where it is not written so."""
+    if name == "year-month-day":
+        return _iso_day(cell)
     try:
-        found = [datetime.datetime.fromisoformat(text).date().isoformat() if text else "" for text in texts]
+        found = dates.FORMATS[name](cell)
+    except (ValueError, OverflowError):
+        return None
+    day = dates.written(found, name)
+    return f"{day}-01" if name in dates.IN_MONTHS else day[:10]
+
+
+def _iso_day(cell: str) -> str | None:
+    """The day of an ISO date, in its own time zone."""
+    try:
+        return datetime.datetime.fromisoformat(cell).date().isoformat() if cell[4:5] == "-" else None
     except ValueError:
         return None
-    return found if any(found) and all(text[4:5] == "-" for text in texts if text) else None
 
 
 def are_years(values: Sequence[Any]) -> bool:
