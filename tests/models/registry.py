@@ -62,6 +62,10 @@ class Case:
     """Whether another key is another fit."""
     pickles: bool | str = True
     """Whether the fit can be sent to another process."""
+    alone: bool | str = True
+    """What it says of a group does not depend on who else is asked."""
+    draws: bool = False
+    """Whether a step draws noise."""
     score: bool = False
     """Whether `fit.score` is the mean of the groups' own scores."""
     devices: bool | str = True
@@ -202,6 +206,7 @@ def dynamic_autoencoder() -> Any:
     return vi.models.dynamic_svae(2, observed=observed, num_states=STATES, **networks(potentials))
 
 
+DRAWN_BY_PLACE = "draws of q(z) are by the place of a document, and shares by 64 of them vary in the third digit"
 BY_PLACE = "a step draws noise for each place of the batch"
 NETWORKS = {
     "algorithm": "aevb",
@@ -209,6 +214,7 @@ NETWORKS = {
     "permutes": BY_PLACE,
     "weighs": BY_PLACE,
     "pickles": "functions of optax are closures",
+    "draws": True,
 }
 BY_NETWORKS = "the networks read columns in their order"
 GAUSSIAN_PRIOR = "a prior about 0, of unit precisions"
@@ -472,6 +478,8 @@ ROWS = [
         corpus(),
         permutes=BY_PLACE,
         weighs=BY_PLACE,
+        draws=True,
+        alone=DRAWN_BY_PLACE,
         columns=WORDS,
         components="draws of q(z) are by coordinate",
         scale="counts",
@@ -544,6 +552,8 @@ class TableCase:
     """Whether another key is another fit."""
     pickles: bool | str = True
     """Whether the fit can be sent to another process."""
+    alone: bool | str = True
+    """What it says of a group does not depend on who else is asked."""
 
     def __repr__(self) -> str:
         return self.name
@@ -702,6 +712,8 @@ TABLES = [
             algorithm="cavi",
             steps=3,
             weighs=WITHOUT_WEIGHTS,
+            permutes=BY_PLACE,
+            alone=DRAWN_BY_PLACE,
             stretches={"x": lambda shares, a, b: shares},
         )
         for name, content in (("stm", None), ("stm_content", "h"))
