@@ -169,3 +169,35 @@ def test_the_cells_of_a_table_run_nothing(tmp_path, monkeypatch):
     assert sorted(model.design.factors[0].levels) == sorted(CELLS)
     assert vi.glmm("h ~ y", "t.csv").law.name == "categorical"
     assert not list(tmp_path.rglob("MARKER"))
+
+
+HEADER = "a\n[fit]\nseed = 12345\n[model]\nname = 'density'\n#"
+
+
+@pytest.mark.parametrize("model", ["glmm", "mixture"])
+def test_a_header_writes_no_settings(model, tmp_path, monkeypatch):
+    """A comment is one line, whatever stands in a name."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([HEADER, "Weight\n(kg)", "y"])
+        writer.writerows([f"{cell:.3f}" for cell in row] for row in rng.normal(size=(40, 3)))
+    assert main(["init", model, "--data", "t.csv"]) == 0
+    config = load_config(f"t_{model}.toml")
+    assert config.fit.seed != 12345
+    assert config.model.name == model
+
+
+def test_a_level_that_training_lacks_is_said_before_the_fit(tmp_path, capsys):
+    path = tmp_path / "l.csv"
+    path.write_text("y,h\n" + "\n".join(f"{i * i % 7},{'abc'[i % 2] if i else 'rare'}" for i in range(40)))
+    codes = [
+        main(["fit", "glmm", "--data", str(path), "--out", str(tmp_path / f"r{seed}"), "--set", "model.formula=y ~ h"]
+             + [f"data.split_seed={seed}", "data.held_out=0.5", "model.num_draws=20", "algorithm.max_gradients=200"])
+        for seed in range(6)
+    ]  # fmt: skip
+    said = capsys.readouterr().err
+    assert 2 in codes
+    assert "of the rows held out: table: expected levels of 'h' that training has" in said
+    assert "data.held_out=0 holds none out" in said

@@ -11,6 +11,7 @@ from vijax.data.schema.schema import ColumnSchema, Schema
 from vijax.data.schema.typed_columns import typed_table
 
 pandas = pytest.importorskip("pandas")
+TEN = pandas.Timestamp("2020-01-01 10:00")
 
 
 def codes(training, later):
@@ -121,3 +122,57 @@ def test_a_schema_is_written_and_read():
     assert schema["g"].levels == levels
     with pytest.raises(ValueError, match=r"name: expected one of the columns \['y', 'g'\], got 'h'"):
         schema["h"]
+
+
+@pytest.mark.parametrize(
+    ("training", "later", "expected"),
+    [
+        # Unequal numbers stay apart; what is nearly a level is that level, unless there are two.
+        ([1700000000.123456, 1700000000.123457], [1700000000.123457, 1700000000.1234569], [1, 1]),
+        ([1e15 + 0.125, 1e15 + 0.25], [1e15 + 0.25, 1e15 + 0.12], [1, 0]),
+        ([0.3, 0.1 * 3], [0.3, 0.1 * 3], [0, 1]),
+        (np.array([0.1, 0.2], np.float32).astype(float), [0.1, np.float32(0.2), "0.1"], [0, 1, 0]),
+        ([2**53 + 1, 2**53, 0.5], [2**53 + 1, 2**53, 0.5], [2, 1, 0]),
+        (["1.0", "1.00", "2"], [1, 2], [-1, 2]),
+        (["1.1", "1.10"], ["1.1", "1.10"], [0, 1]),
+        (["1.0", "2.0", "3.5"], [1.0, "x", 3.5], [0, -1, 2]),
+        (["2020-01-01 10:00:00", "2020-01-02"], [TEN, datetime.date(2020, 1, 2)], [0, 1]),
+        ([TEN.tz_localize("Europe/Berlin")], [pandas.Timestamp("2020-01-01 09:00", tz="UTC")], [0]),
+        ([pandas.Timestamp("2020-01-01", tz="UTC")], [pandas.Timestamp("2020-01-01"), "2020-01-01"], [-1, -1]),
+        (["TRUE", "FALSE"], [True, False], [1, 0]),
+        ([b"\xff", b"\xfe"], [b"\xfe"], [0]),
+        (np.array([1, 2], "timedelta64[s]"), np.array([2], "timedelta64[s]"), [1]),
+        ([10**5000], ["1"], [-1]),
+    ],
+)  # fmt: skip
+def test_no_two_levels_merge_and_no_level_is_lost(training, later, expected):
+    levels = labels_of(training).levels()
+    assert len(levels.names) == len({*training})
+    assert codes(training, later) == expected
+
+
+def test_cells_that_say_nothing_are_no_numbers_in_memory():
+    for cells in ([1.0, ""], ["1", "nan"], [" ", "2", "3"]):
+        column = typed_table({"x": cells}).columns["x"]
+        assert column.kind in ("mixed", "label")
+        with pytest.raises(ValueError, match="in row"):
+            column.numbers()
+    masked = typed_table({"x": np.ma.array([1.0, 2.0], mask=[0, 1])}).columns["x"]
+    assert masked.missing.tolist() == [False, True]
+    with pytest.raises(ValueError, match="in row 0"):
+        typed_table({"x": np.array([1], "timedelta64[ns]")}).columns["x"].numbers()
+    with pytest.raises(ValueError, match="columns that are vectors, got 'x': '3'. Write"):
+        typed_table({"x": 3})
+    with pytest.raises(ValueError, match="columns of numbers, text, dates or categories, got a list in a cell"):
+        typed_table({"x": [[1], 2]})
+
+
+def test_an_order_of_categories_is_kept_by_every_library(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"r": pandas.Categorical(["hi", "lo", "mid"], ["lo", "mid", "hi"], ordered=True)})
+    frame.to_parquet(path := str(tmp_path / "r.parquet"))
+    for table in (frame, arrow.Table.from_pandas(frame), path):
+        assert typed_table(table).columns["r"].labels().levels().names == ("lo", "mid", "hi")
+    polars = pytest.importorskip("polars")
+    column = polars.Series("r", ["hi", "lo", "mid"], dtype=polars.Enum(["lo", "mid", "hi"]))
+    assert typed_table({"r": column}).columns["r"].labels().levels().names == ("lo", "mid", "hi")

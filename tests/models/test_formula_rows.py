@@ -9,6 +9,7 @@ from vijax.models.formulas import coefficients as shown
 from vijax.models.formulas import formula
 from vijax.models.formulas.glmm import Draws
 from vijax.models.formulas.laws import LAWS
+from vijax.models.structural.covariates import one_sided
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -196,3 +197,145 @@ def test_a_row_is_predicted_alike_alone_and_among_others(text, family):
         for name in ("mean", "sd", "low", "high", "lowest", "highest", "response_sd"):
             if getattr(whole, name) is not None:
                 np.testing.assert_array_equal(getattr(some, name), getattr(whole, name)[order])
+
+
+# --- what an attack found --------------------------------------------------------------------------------------------
+def test_categories_of_a_file_are_exact_wherever_they_are_named(tmp_path):
+    """C(g), h['007'], I(g == '007') and a response of categories; the same with numbers of the column beside it."""
+    (path := tmp_path / "z.csv").write_text(
+        "y,g\n" + "\n".join(f"{i * i},{['007', '7', '8'][i % 3]}" for i in range(12))
+    )
+    assert formula.read("y ~ C(g)", str(path)).labels == ("Intercept", "C(g)[7]", "C(g)[8]")
+    both = formula.read("y ~ C(g) + g + (1 | g)", str(path))
+    assert both.labels == ("Intercept", "C(g)[7]", "C(g)[8]", "g")
+    assert both.rows.x[:3, 3].tolist() == [7.0, 7.0, 8.0]
+    assert both.factors[0].levels == ("007", "7", "8")
+    assert both.rows_of(str(path)).groups[0][:3].tolist() == [0, 1, 2]
+    assert formula.read("y ~ I(g == '007')", str(path)).rows.x[:3, 1].tolist() == [1.0, 0.0, 0.0]
+    assert vi.glmm("g['007'] ~ y", str(path)).design.y[:3].tolist() == [1.0, 0.0, 0.0]
+    assert vi.glmm("g ~ y", str(path), "categorical").design.levels == ("007", "7", "8")
+    ids = [1234567890123456789, 1234567890123456790, 3]
+    (path := tmp_path / "i.csv").write_text("y,g\n" + "\n".join(f"{i * i},{ids[i % 3]}" for i in range(12)))
+    assert len(formula.read("y ~ C(g)", str(path)).labels) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "training", "later", "expected"),
+    [
+        ("I(b == 'True')", [True, False] * 30, [1, 0], [1.0, 0.0]),
+        ("I(g == '1')", np.arange(N) % 3, ["1.0", "2"], [1.0, 0.0]),
+        ("I(h == 'a')", ["a", "b"] * 30, ["b", "c"], [0.0, 0.0]),
+        ("I(h != 'a')", ["a", "b"] * 30, ["a"], [0.0]),
+    ],
+)
+def test_a_comparison_with_a_level_knows_its_equals_in_later_rows(text, training, later, expected):
+    name = text[2]
+    design = formula.read(f"y ~ {text}", {"y": TABLE["y"], name: training})
+    assert design.rows_of({name: later}).x[:, 1].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "text", "said"),
+    [
+        ({"x": np.where(np.arange(N) == 3, np.inf, 1.0)}, "y ~ x", "finite values of x, got inf in row 3"),
+        ({"x": np.where(np.arange(N) == 3, np.inf, 1.0)}, "y ~ offset(x)", "finite values of x, got inf in row 3"),
+        ({"x": np.ma.array(np.ones(N), mask=np.arange(N) == 4)}, "y ~ x", r"none of 'x' in row 4 \(1 such\)"),
+        ({"s": np.full(N, 0.1)}, "y ~ scale(s)", "a column with more than one value"),
+        ({"k": [f"v{i}" for i in range(N)]}, "y ~ C(k, Poly):x", None),
+        ({"k": np.arange(N) % 5, "n": np.full(N, 2.5)}, "p(k, n) ~ x", "whole numbers of successes"),
+        ({"d": np.zeros(N, "timedelta64[s]")}, "y ~ d", "dates in"),
+        ({}, "y ~ (1 | g:x) + (1 | x:g)", "each effect of g:x once"),
+        ({}, "y ~ (x + y - (x + g)):x", "terms that are there, to the right of a minus, got 'g'"),
+        ({}, "~ x", "formula: expected response ~ terms"),
+        ({"u": [str(i % 3) for i in range(N)]}, "u ~ x", None),
+    ],
+)
+def test_bad_cells_and_terms_are_refused_by_place(more, text, said):
+    table = {**TABLE, **more}
+    if said is None:
+        assert np.isfinite(vi.glmm(text, table).design.rows.x).all()
+        return
+    with pytest.raises(ValueError, match=said):
+        vi.glmm(text, table)
+
+
+@pytest.mark.parametrize("bad", [[""], ["nan"], ["NA"], [np.inf], [np.nan], [None], ["abc"], np.array([1], "m8[ns]")])
+def test_later_rows_without_a_number_are_refused(bad):
+    design = formula.read("y ~ x", TABLE)
+    with pytest.raises(ValueError, match="table: expected (finite values|numbers, as training has|values in all)"):
+        design.rows_of({"x": bad})
+    with pytest.raises(ValueError, match=r"none of 'g' in row 0 \(1 such\)"):
+        formula.read("y ~ (1 | g)", TABLE).rows_of({"g": [None]})
+
+
+def test_polynomial_contrasts_are_orthogonal_of_any_number_of_levels():
+    for size in (5, 60, 95):
+        table = {"y": RNG.normal(size=2 * size), "k": np.tile(np.arange(size), 2)}
+        x = formula.read("y ~ C(k, Poly)", table).rows.x[:size, 1:]
+        np.testing.assert_allclose(x.T @ x, np.eye(size - 1), atol=1e-12)
+        np.testing.assert_allclose(x.sum(0), 0, atol=1e-10)
+        assert (np.diff(x[:, 0]) > 0).all()
+    many = {"y": RNG.normal(size=200), "k": np.arange(200) // 2}
+    with pytest.raises(ValueError, match="at most 95 levels for polynomials, got 100"):
+        formula.read("y ~ C(k, Poly)", many)
+
+
+def test_many_levels_are_refused_before_they_take_memory():
+    table = {"y": RNG.normal(size=200_000), "k": [f"v{i}" for i in range(200_000)]}
+    with pytest.raises(
+        ValueError, match="at most 2,000 levels of 'k', got 200,000. Write categories of many levels as"
+    ):
+        formula.read("y ~ k", table)
+
+
+def test_coefficients_that_read_alike_are_refused():
+    table = {"r": ["a", "b, q", "q"] * 20, "h": ["p", "v", "v, b", "p"] * 15}
+    with pytest.raises(ValueError, match=r"coefficients of distinct names, got several called 'h\[v, b, q\]'"):
+        vi.glmm("r ~ h", table, "categorical")
+
+
+def test_two_spellings_of_a_function_are_one_column():
+    table = {**TABLE, "w": np.exp(TABLE["x"])}
+    assert formula.read("y ~ log(w) + np.log(w)", table).labels == ("Intercept", "log(w)")
+
+
+@pytest.mark.parametrize("text", ["h == 'yes' ~ x", "I(h == 'yes') ~ x", "y > 1 ~ x", "h['yes'] ~ x"])
+def test_a_comparison_as_response_has_odds(text):
+    table = {**TABLE, "h": ["yes", "no", "no"] * 20}
+    assert vi.glmm(text, table).law.name == "bernoulli"
+
+
+def test_responses_of_later_rows_are_those_of_the_law():
+    table = {**TABLE, "c": (TABLE["y"] > 2).astype(float)}
+    model = vi.glmm("c ~ x", table, "bernoulli")
+    with pytest.raises(ValueError, match='for "bernoulli", got 2 in row 0'):
+        model.log_lik(object(), jax.random.key(0), table={"x": [0.0], "c": [2.0]})
+
+
+def test_levels_in_a_formula_are_known_by_every_name():
+    table = {**TABLE, "k": np.arange(N) % 3}
+    assert formula.read("y ~ C(k, Treatment(1.0))", table).labels[1:] == (
+        "C(k, Treatment(1.0))[0]",
+        "C(k, Treatment(1.0))[2]",
+    )
+    assert formula.read("y ~ C(k, levels=[2.0, 0, 1])", table).labels[1].endswith("[0]")
+    assert formula.read("k[1.0] ~ x", table, LAWS["bernoulli"]).y.tolist() == (np.arange(N) % 3 == 1).tolist()
+    assert vi.glmm("k ~ x", table, "categorical", base="2.0").design.levels == ("2", "0", "1")
+
+
+def test_a_new_pair_of_known_levels_is_new():
+    table = {"y": RNG.normal(size=4), "g": ["a", "a", "b", "b"], "k": ["u", "v", "u", "v"]}
+    design = formula.read("y ~ (1 | g:k)", table)
+    assert design.rows_of({"g": ["b", "b"], "k": ["NEW", "v"]}).groups[0].tolist() == [-1, 3]
+
+
+def test_topics_have_no_offset():
+    with pytest.raises(ValueError, match="prevalence: expected no offset"):
+        one_sided("~ x + offset(y)", TABLE)
+
+
+def test_no_row_is_predicted_as_no_row():
+    model = vi.glmm("y ~ x + (x | g)", TABLE)
+    draws = {name: np.zeros(3) for name in model.names}
+    eta = model.predictors(Draws(draws, {"g": np.zeros((3, 6, 2))}, {}), {"x": [], "g": []})
+    assert eta.shape == (3, 0)

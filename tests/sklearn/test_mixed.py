@@ -162,3 +162,8 @@ def test_sleepstudy_is_as_lme4_publishes_it():
     assert abs(found["sigma"][0] / 25.592 - 1) < 0.03
     assert found["1|subject_sigma"][0] > 20
     assert model.score(table, table.reaction) > 0.75
+
+
+def test_the_response_is_no_column_to_predict_by():
+    with pytest.raises(ValueError, match=r"formula: expected a column 'y' in the table, got columns \['x'\]"):
+        whole_formula("~ x + I(y > 2)", None, pandas.DataFrame({"x": [1.0]}))

@@ -76,13 +76,23 @@ def initial_text(model: str, data: str, overrides: Iterable[str] = ()) -> str:
 
 def _text(model: str, data: str, chosen: dict[str, Any], look: Look) -> str:
     known = settings(schema(model))
-    lines = [f"# {LISTINGS[model].title} of {Path(data).name or data}, begun by `vijax init {model}`.", "#"]
-    lines += [f"# {printable(fact)}" for fact in look.facts]
+    lines = [_comment(f"{LISTINGS[model].title} of {Path(data).name or data}, begun by `vijax init {model}`."), "#"]
+    lines += [_comment(fact) for fact in look.facts]
     lines += ["#", "# Every other setting and its default: vijax settings --model " + model]
     for table in ("", "data", "model", "algorithm", "fit", "page"):
         keys = [key for key in known if key.partition(".")[0] == (table or key) and key in chosen]
         lines += ["", f"[{table}]"] if table and keys else []
         for key in keys:
-            lines += [f"# {known[key].help}", *([f"# {look.why[key]}"] if key in look.why else [])]
+            lines += [_comment(known[key].help), *([_comment(look.why[key])] if key in look.why else [])]
             lines.append(f"{key.removeprefix(table + '.')} = {toml_value(chosen[key])}")
     return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    r"""A comment of one line: names from the data may hold line ends, after which TOML would read settings.
+
+    >>> _comment("a\n[fit]\nseed = 1")
+    '# a\\n[fit]\\nseed = 1'
+    """
+    on_one_line = text.replace("\n", "\\n").replace("\t", " ")
+    return f"# {printable(on_one_line)}"

@@ -327,7 +327,11 @@ def _of_columns(columns: Sequence[TypedColumn]) -> TypedTable:
 def _of_file(columns: Mapping[str, np.ndarray]) -> TypedTable:
     origin = origin_of(columns, "")
     assert origin is not None
-    kept = {name: TypedColumn(name, np.asarray(values), from_file=True) for name, values in columns.items()}
+    declared = getattr(columns, "declared", {})
+    kept = {
+        name: TypedColumn(name, np.asarray(values), from_file=True, declared=declared.get(name))
+        for name, values in columns.items()
+    }
     return TypedTable(kept, len(origin.numbers), origin.called, np.asarray(origin.numbers))
 
 

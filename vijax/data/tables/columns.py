@@ -28,18 +28,21 @@ class FileColumns(dict[str, np.ndarray]):
       lines: the line on which each row ends; None where a file has no lines.
       numbers: the numbers of the rows in a file without lines, counted from 1; None for all rows in turn.
       decimal: the decimal sign of a text file; None where no number of it has one.
+      declared: categories in the order that the file declares, by column.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], lines: Sequence[int] | None = None):
         super().__init__(columns)
         self.lines = lines
         self.numbers: Int[np.ndarray, " N"] | None = None
+        self.declared: dict[str, tuple[str, ...]] = {}
         self.decimal: str | None = None
 
     def first(self, number: int | None) -> FileColumns:
         """The first rows."""
         part = FileColumns({name: values[:number] for name, values in self.items()}, self.lines)
         part.decimal = self.decimal
+        part.declared = self.declared
         return part
 
     def take(self, rows: Int[np.ndarray, " n"]) -> FileColumns:
@@ -49,6 +52,7 @@ class FileColumns(dict[str, np.ndarray]):
         part = FileColumns({name: values[rows] for name, values in self.items()}, lines)
         part.numbers = self.numbers_of(size)[rows]
         part.decimal = self.decimal
+        part.declared = self.declared
         return part
 
     def numbers_of(self, size: int) -> Int[np.ndarray, " N"]:

@@ -214,7 +214,19 @@ def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: N
     values = {name: [value for table in tables for value in values_of(table.column(name))] for name in names}
     beside = cells_of(parts, [table.num_rows for table in tables])
     values |= {name: cells for name, cells in beside.items() if name not in names}
-    return {name: _from_arrow(column, name, name in exact, notes) for name, column in values.items()}
+    columns = FileColumns({name: _from_arrow(column, name, name in exact, notes) for name, column in values.items()})
+    columns.declared = {name: order for name in names if (order := _declared_order(tables, name))}
+    return columns
+
+
+def _declared_order(tables: Sequence[Any], name: str) -> tuple[str, ...]:
+    """The categories of a column in the order that all files declare; none where a file declares no order."""
+    orders = set()
+    for table in tables:
+        column = table.column(name)
+        is_ordered = getattr(column.type, "ordered", False) and column.num_chunks
+        orders.add(tuple(map(name_of, column.chunk(0).dictionary.to_pylist())) if is_ordered else ())
+    return orders.pop() if len(orders) == 1 else ()
 
 
 def _whole(file: str, opened: Any) -> Any:

@@ -304,11 +304,11 @@ class Glmm(Model):
     ) -> Float[np.ndarray, "S N"]:
         """Log likelihoods of rows at draws, given the effects of their groups, for `vijax.trust.loo`. None takes the
         rows of training."""
+        y, trials = (self.design.y, self.design.trials) if table is None else self.design.seen(table)
+        _check(y, trials, self.law, self.design.response)
         key_draws, key_new = keys.two(key)
         draws = self.draws(fit, key_draws, num_draws)
         aux = self.density_form.others(draws.named)
-        y, trials = (self.design.y, self.design.trials) if table is None else self.design.seen(table)
-        _check(y, trials, self.law, self.design.response)
         eta = self.predictors(draws, table, key_new)
         if self.law.of_location:  # what is left of y is small where y is far from zero
             y, eta = y - eta, np.zeros_like(eta)

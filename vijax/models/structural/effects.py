@@ -31,12 +31,14 @@ class Shares(NamedTuple):
       sd: standard deviations.
       low: lower ends of the intervals.
       high: upper ends.
+      notes: what else to know of these rows: splines beyond the values of training.
     """
 
     mean: Float[np.ndarray, "K rows"]
     sd: Float[np.ndarray, "K rows"]
     low: Float[np.ndarray, "K rows"]
     high: Float[np.ndarray, "K rows"]
+    notes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -85,7 +87,7 @@ class Effects:
         A line that regression finds may leave 0 to 1, beyond the data or between them. Each draw is then the nearest
         one whose shares are from 0 to 1 and add up to one (`nearest_shares`), so that means and intervals are shares
         too."""
-        return self._summed(self._at(table))
+        return self._summed(self._at(table))._replace(notes=self.design.rows_of(table).notes)
 
     def difference(self, table: Any, other: Any) -> Shares:
         """Expected shares at rows of a table less those at the rows of another, both as of `at`."""
