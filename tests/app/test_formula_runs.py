@@ -192,11 +192,11 @@ def test_a_header_writes_no_settings(model, tmp_path, monkeypatch):
 def test_a_level_that_training_lacks_is_said_before_the_fit(tmp_path, capsys):
     path = tmp_path / "l.csv"
     path.write_text("y,h\n" + "\n".join(f"{i * i % 7},{'abc'[i % 2] if i else 'rare'}" for i in range(40)))
-    codes = [
-        main(["fit", "glmm", "--data", str(path), "--out", str(tmp_path / f"r{seed}"), "--set", "model.formula=y ~ h"]
-             + [f"data.split_seed={seed}", "data.held_out=0.5", "model.num_draws=20", "algorithm.max_gradients=200"])
-        for seed in range(6)
-    ]  # fmt: skip
+    quick = ["data.held_out=0.5", "model.num_draws=20", "algorithm.max_gradients=200"]
+    codes = []
+    for seed in range(6):
+        run = ["fit", "glmm", "--data", str(path), "--out", str(tmp_path / f"r{seed}")]
+        codes.append(main([*run, "--set", "model.formula=y ~ h", f"data.split_seed={seed}", *quick]))
     said = capsys.readouterr().err
     assert 2 in codes
     assert "of the rows held out: table: expected levels of 'h' that training has" in said

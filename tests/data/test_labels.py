@@ -161,7 +161,7 @@ def test_cells_that_say_nothing_are_no_numbers_in_memory():
     assert masked.missing.tolist() == [False, True]
     with pytest.raises(ValueError, match="in row 0"):
         typed_table({"x": np.array([1], "timedelta64[ns]")}).columns["x"].numbers()
-    with pytest.raises(ValueError, match="columns that are vectors, got 'x': '3'. Write"):
+    with pytest.raises(ValueError, match=r"columns that are vectors, got 'x': '3'\. Write"):
         typed_table({"x": 3})
     with pytest.raises(ValueError, match="columns of numbers, text, dates or categories, got a list in a cell"):
         typed_table({"x": [[1], 2]})

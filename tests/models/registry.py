@@ -66,8 +66,6 @@ class Case:
     """What it says of a group does not depend on who else is asked."""
     draws: bool = False
     """Whether a step draws noise."""
-    score: bool = False
-    """Whether `fit.score` is the mean of the groups' own scores."""
     devices: bool | str = True
     """Whether a fit on two devices is that on one."""
     evidence: str | None = None
@@ -157,7 +155,6 @@ def mixtures() -> list[Case]:
             scale=reason,
             numbers=numbers,
             asks=LOCALS,
-            score=True,
             cheap=name == "diagonal_gaussian",
             evidence="tests/models/test_univariate_mixture.py" if name == "unit_gaussian" else None,
         )
@@ -230,7 +227,6 @@ ROWS = [
         components="sticks are in an order",
         scale=GAUSSIAN_PRIOR,
         asks=LOCALS,
-        score=True,
         evidence="tests/models/test_evidence.py",
     ),
     Case(
@@ -243,7 +239,6 @@ ROWS = [
         scale="counts",
         numbers="count",
         asks=LOCALS,
-        score=True,
         evidence="tests/models/test_evidence.py",
     ),
     Case(
@@ -278,7 +273,6 @@ ROWS = [
         scale="counts",
         numbers="count",
         asks=LOCALS,
-        score=True,
     ),
     Case(
         "ard_regression",
@@ -303,7 +297,6 @@ ROWS = [
         components=STATES,
         scale=GAUSSIAN_PRIOR,
         asks=LOCALS,
-        score=False,
         cheap=True,
     ),
     Case(

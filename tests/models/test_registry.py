@@ -2,6 +2,7 @@
 
 import inspect
 import typing
+from pathlib import Path
 
 import vijax as vi
 from tests.models.registry import ROWS, TABLES
@@ -42,3 +43,9 @@ def test_every_law_of_a_formula_has_a_row():
 def test_rows_have_names_of_their_own():
     names = [case.name for case in (*ROWS, *TABLES)]
     assert len(names) == len(set(names))
+
+
+def test_checks_of_the_evidence_are_where_rows_say():
+    named = {case.evidence for case in ROWS if case.evidence}
+    assert len(named) > 1
+    assert all((Path(__file__).parents[2] / name).is_file() for name in named)

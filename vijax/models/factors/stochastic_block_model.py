@@ -64,8 +64,8 @@ def stochastic_block_model(
       A `Model` with globals `weights` (K,) and `rates`, shape (K, K), or (K (K + 1) / 2,) for an undirected graph,
       which `rates_matrix` turns into a matrix. Data: graphs, shape (graphs, N, N), a single one as `y[None]`; the
       diagonal is ignored, NaN marks pairs that were not observed. `fit.locals(y, key=key)["z"].probs` are the blocks,
-      shape (graphs, N, K). The start is spectral, so that restarts are alike, and blocks of all graphs, new ones
-      too, are numbered alike. A sweep over the nodes costs N gradients, O(N^3 K) in all.
+      shape (graphs, N, K). The start is spectral, so that restarts are alike. Blocks of all graphs, new ones too, are
+      numbered alike. A sweep over the nodes costs N gradients, O(N^3 K) in all.
 
     >>> import vijax as vi
     >>> y = np.kron(np.eye(2), np.ones((6, 6)))
