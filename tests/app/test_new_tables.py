@@ -74,14 +74,14 @@ def test_a_run_that_takes_rows_as_they_lie_does_so_later(kept):
 def test_what_kind_names_are_is_kept():
     rows = "".join(f"{g},{RNG.normal():.2f},{RNG.normal():.2f}\n" for g in [1, 2.5, 3] * 4)
     config, data, _ = trained("hierarchical_linear", "g,x,y\n" + rows, "data.group=g", "data.target=y")
-    for one in (1, 1.0, np.int8(1), "1", "1.0"):
+    for one in (1, 1.0, np.int8(1), "1"):
         new = config.listing.source.new(config, data, {"g": [one], "x": [0.0]}, None)
         assert new.data.group_names == ("1",)
         assert new.notes == ()
-    new = config.listing.source.new(config, data, {"g": ["01", 7, 3.0], "x": [0.0] * 3}, None)
-    assert new.data.group_names == ("01", "7", "3")
+    new = config.listing.source.new(config, data, {"g": ["01", 7, 3.0, "1.0"], "x": [0.0] * 4}, None)
+    assert new.data.group_names == ("01", "7", "3", "1.0")  # in a file text is exact
     assert new.notes == (
-        "2 rows are of 2 groups that training has not seen, '01', '7': they are predicted by the population.",
+        "3 rows are of 3 groups that training has not seen, '01', '7', '1.0': they are predicted by the population.",
     )
 
 

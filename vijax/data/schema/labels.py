@@ -23,8 +23,8 @@ MISSING = -1
 """The code of a missing value, and that of a level that training does not have."""
 TRUTHS = {"True": "1", "False": "0"}
 """True and False as numbers."""
-DIGITS = 15
-"""Decimal digits that every float64 keeps: by them 0.1 * 3 is the level 0.3, unless there are two such levels."""
+NEAR = 2
+"""Steps between neighbouring float64 that rounding may make."""
 MOST_DIGITS = 1000
 """Digits of a number that is a name, at most; Python writes no more than 4,300."""
 PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
@@ -102,10 +102,14 @@ class Levels:
         places = []
         for name, kind in zip(labels.names, labels.kinds, strict=True):
             own = _as_kind(name, kind, self.kind)
-            # Its own name; the name that its equal has here; and that of the only level which is nearly it.
             number = own if kind == "text" and self.kind == "number" else name
-            candidates = (name, own, *(equals.get(key, "") for key in _keys_of(number, kind, self.kind)))
-            places.append(next((place_of[each] for each in candidates if each in place_of), MISSING))
+            exact = (name, own, *(equals.get(key, "") for key in _keys_of(number, kind, self.kind)))
+            place = next((place_of[each] for each in exact if each in place_of), MISSING)
+            if place < 0 and self.kind == "number" and number:
+                # 0.1 * 3 is 0.3 up to rounding; of two such levels neither is meant.
+                near = {place_of[each] for each in _neighbours(number) if each in place_of}
+                place = near.pop() if len(near) == 1 else MISSING
+            places.append(place)
         return np.array([*places, MISSING], int)[labels.codes]
 
     def code_of(self, value: Any) -> int:
@@ -132,13 +136,13 @@ def _as_kind(name: str, kind: LabelKind, wanted: LabelKind) -> str:
 
 def _keys_of_level(name: str, kind: LabelKind) -> list[tuple[str, str]]:
     """What else names a level: of text the number, the truth value or the time that it plainly says; of a number its
-    first digits, and its value in float32."""
+    value in float32."""
     if kind == "number":
-        return [("number", name), *_nearly(name)]
+        return [("number", name), *_singles(name)]
     if kind != "text":
         return []
     number, time = _number_in(name), _time_in(name)
-    keys = [("number", number), *_nearly(number)] if number else []
+    keys = [("number", number), *_singles(number)] if number else []
     keys += [("truth", _truth_in(name))] if name.lower() in ("true", "false") else []
     return [*keys, ("time", time)] if time else keys
 
@@ -148,19 +152,36 @@ def _keys_of(name: str, kind: LabelKind, wanted: LabelKind) -> list[tuple[str, s
     if kind == "text" and wanted == "text":
         return []
     if kind == "number" or (kind == "text" and wanted == "number" and name):
-        return [("number", name), *_nearly(name)]
+        return [("number", name), *_singles(name)]
     return [(kind, name)] if kind in ("truth", "time") else []
 
 
-def _nearly(name: str) -> list[tuple[str, str]]:
-    """A number by its first digits, and by the name of its value in float32 where it is one of float32."""
+def _singles(name: str) -> list[tuple[str, str]]:
+    """The name of a fraction's value in float32, where it is one of float32: 0.1 there is 0.10000000149011612 here."""
+    if not _is_fraction(name):
+        return []
     value = float(name)
-    short = _shortest(f"{value:.{DIGITS}g}")
-    keys = [("digits", short)]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         single = np.float32(value)
-    own = [float(single) == value, _shortest(str(single)) == name]
-    return [*keys, ("float32", str(single))] if any(own) else keys
+    is_single = float(single) == value or _shortest(str(single)) == name
+    return [("float32", str(single))] if is_single and np.isfinite(single) and single != 0 else []
+
+
+def _neighbours(name: str) -> list[str]:
+    """The names of the floats `NEAR` steps from a fraction or less. Whole numbers have none: ids stay apart."""
+    if not _is_fraction(name):
+        return []
+    names = []
+    for end in (-np.inf, np.inf):
+        value = np.float64(name)
+        for _ in range(NEAR):
+            value = np.nextafter(value, end)
+            names.append(_number_name(value))
+    return names
+
+
+def _is_fraction(name: str) -> bool:
+    return len(name) < 40 and name[:2] != "0x" and not float(name).is_integer() and bool(np.isfinite(float(name)))
 
 
 def labels_of(values: Any, is_missing: Callable[[Any], bool] | None = None) -> Labels:
