@@ -339,3 +339,20 @@ def test_no_row_is_predicted_as_no_row():
     draws = {name: np.zeros(3) for name in model.names}
     eta = model.predictors(Draws(draws, {"g": np.zeros((3, 6, 2))}, {}), {"x": [], "g": []})
     assert eta.shape == (3, 0)
+
+
+def test_a_response_of_one_kind_of_text_has_odds():
+    table = formula.table_at("u ~ x", {**TABLE, "u": ["N"] * N})
+    assert formula.usual_family("u ~ x", table) == "bernoulli"
+    with pytest.raises(ValueError, match="a response of numbers or of two categories, got 1 categories"):
+        vi.glmm("u ~ x", {**TABLE, "u": ["N"] * N})
+
+
+def test_names_of_groups_read_differently():
+    table = {"y": RNG.normal(size=4), "g": ["'a:b'", "a:b"] * 2, "k": ["c"] * 4}
+    assert len(set(formula.read("y ~ (1 | g:k)", table).factors[0].levels)) == 2
+
+
+def test_a_column_called_threshold_keeps_its_coefficient():
+    model = vi.glmm("c ~ threshold + x", {**TABLE, "c": np.arange(N) % 3, "threshold": TABLE["y"]}, "cumulative")
+    assert {"`threshold`", "x", "threshold[0]", "threshold[1]"} <= set(model.names)
