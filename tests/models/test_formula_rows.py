@@ -281,9 +281,9 @@ def test_polynomial_contrasts_are_orthogonal_of_any_number_of_levels():
 
 
 def test_many_levels_are_refused_before_they_take_memory():
-    table = {"y": RNG.normal(size=200_000), "k": [f"v{i}" for i in range(200_000)]}
+    table = {"y": RNG.normal(size=20_000), "k": [f"v{i}" for i in range(20_000)]}
     with pytest.raises(
-        ValueError, match=r"at most 2,000 levels of 'k', got 200,000\. Write categories of many levels as"
+        ValueError, match=r"at most 2,000 levels of 'k', got 20,000\. Write categories of many levels as"
     ):
         formula.read("y ~ k", table)
 
