@@ -1,5 +1,7 @@
 """Regressions by a formula: the same thing said differently, names that others have, groups that are new."""
 
+import decimal
+
 import jax
 import numpy as np
 import pytest
@@ -356,3 +358,54 @@ def test_names_of_groups_read_differently():
 def test_a_column_called_threshold_keeps_its_coefficient():
     model = vi.glmm("c ~ threshold + x", {**TABLE, "c": np.arange(N) % 3, "threshold": TABLE["y"]}, "cumulative")
     assert {"`threshold`", "x", "threshold[0]", "threshold[1]"} <= set(model.names)
+
+
+# --- files that have types, and memory -------------------------------------------------------------------------------
+def test_a_parquet_file_is_read_as_the_same_table_in_memory(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pandas = pytest.importorskip("pandas")
+    columns = {
+        "y": [i * i % 7 for i in range(20)],
+        "b": [i % 3 == 0 for i in range(20)],
+        "zip": [f"0{i % 3}138" for i in range(20)],
+        "f": [1.0, 2.5, 3.0, 2.5] * 5,
+        "d": [decimal.Decimal("1.10"), decimal.Decimal("2.00")] * 10,
+        "t": [pandas.Timestamp("2020-01-02"), pandas.Timestamp("2020-01-03 05:00")] * 10,
+    }
+    table = arrow.table(columns)
+    parquet.write_table(table, path := str(tmp_path / "t.parquet"))
+    assert vi.glmm("b ~ y", path).law.name == vi.glmm("b ~ y", table).law.name == "bernoulli"
+    for text in ("y ~ zip", "zip ~ y"):
+        for source in (path, table):
+            with pytest.raises(ValueError, match=r"text, all of which says numbers|two categories|none of"):
+                formula.read(text, source)
+    for name in ("zip", "f", "d", "t", "b"):
+        text = f"y ~ (1 | {name})"
+        from_file, in_memory = formula.read(text, path), formula.read(text, table)
+        assert from_file.factors[0].levels == in_memory.factors[0].levels
+        for later in (path, table, table.to_pandas(), columns):
+            assert (from_file.rows_of(later).groups[0] == in_memory.rows.groups[0]).all()
+            assert (in_memory.rows_of(later).groups[0] == in_memory.rows.groups[0]).all()
+    csv = tmp_path / "t.csv"
+    table.to_pandas().to_csv(csv, index=False)
+    for name in ("zip", "f", "t", "b"):
+        design = formula.read(f"y ~ (1 | {name})", path)
+        assert (design.rows_of(str(csv)).groups[0] == design.rows.groups[0]).all()
+
+
+def test_one_number_of_two_decimal_types_is_one_group(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for place, digits in enumerate((2, 3)):
+        values = [decimal.Decimal(f"{x:.{digits}f}") for x in (1.1, 2.0)] * 5
+        parquet.write_table(arrow.table({"y": list(range(10)), "g": values}), tmp_path / f"{place}.parquet")
+    assert formula.read("y ~ (1 | g)", str(tmp_path)).factors[0].levels == ("1.1", "2")
+
+
+def test_a_fit_of_another_table_is_refused():
+    model = vi.glmm("y ~ x + (1 | g)", TABLE)
+    other = vi.glmm("y ~ x + (1 | g)", {**TABLE, "y": 1000 * TABLE["y"], "g": 5 - TABLE["g"]})
+    fit = vi.fit(vi.ngvi(model), model.data, num_steps=1, key=jax.random.key(0))
+    again = vi.glmm("y ~ x + (1 | g)", TABLE)
+    assert again.draws(fit, jax.random.key(1), 3).named["x"].shape == (3,)
+    with pytest.raises(ValueError, match="fit: expected a fit of this model, got one of another formula or table"):
+        other.draws(fit, jax.random.key(1), 3)

@@ -337,3 +337,25 @@ def effects_of(truth, docs=200_000):
     x = np.column_stack([np.ones(docs), rng.integers(0, 2, docs), rng.uniform(-5, 5, docs)])
     z = x @ truth["coefficients"] + rng.normal(size=(docs, K)) @ truth["half"].T
     return np.linalg.lstsq(x, special.softmax(z, 1), rcond=None)[0].T[:, 1:]
+
+
+def test_a_fit_knows_its_covariates():
+    """Documents that another model has described, of as many columns, are refused; and so are questions to another."""
+    both = {"party": TABLE["party"], "day": TABLE["day"]}
+    model = vi.stm(2, CORPUS, both, "~ party + day", eta=0.1)
+    fit = vi.fit(vi.cavi(model), model.data, num_steps=2, key=jax.random.key(0))
+    new = CORPUS[np.array([0, 40])]
+    own = {name: [column[0], column[40]] for name, column in both.items()}
+    assert np.isfinite(fit.transform(model.described(new, own), key=jax.random.key(1))).all()
+    swapped = vi.stm(2, CORPUS, both, "~ day + party", eta=0.1)
+    for other in (swapped.data[:2], swapped.described(new, own)):
+        with pytest.raises(ValueError, match="documents: expected documents described by the model of the fit"):
+            fit.transform(other, key=jax.random.key(1))
+        with pytest.raises(ValueError, match="described by the model of the fit"):
+            fit.score(other, key=jax.random.key(1))
+    for ask in (swapped.effects, swapped.coefficients, swapped.find_thoughts):
+        with pytest.raises(ValueError, match="fit: expected a fit of this model, got one of another formula"):
+            ask(fit, key=jax.random.key(1))
+    again = vi.stm(2, CORPUS, both, "~ party + day", eta=0.1)
+    assert again.covariates.mark == model.covariates.mark
+    assert vi.stm(2, CORPUS, both, "~ party + bs(day, df=4)").covariates.mark != model.covariates.mark

@@ -147,6 +147,7 @@ class OfDocuments(NamedTuple):
     names: tuple[str, str, str] = ("documents", "words", "vocab_size")
     # The words by id, of a model that is made of a corpus; None of others, which learn them from the data of a fit
     vocabulary: tuple[str, ...] | None = None
+    described_by: str = ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -456,7 +456,13 @@ class Fit(NamedTuple):
 
         form = self.alg.spec.model.form.documents
         known = self.vocabulary or (None if form is None else form.vocabulary)
-        return over_words(documents, known, where, "words" if form is None else form.names[1])
+        corpus = over_words(documents, known, where, "words" if form is None else form.names[1])
+        own = "" if form is None else form.described_by
+        is_own = not own or not corpus.described_by or corpus.described_by == own
+        got = "documents of a model with another formula or other training rows"
+        remedy = "Describe them by the model of the fit: model.described(corpus, table)."
+        require(is_own, where, "documents described by the model of the fit", got, remedy)
+        return corpus
 
     def _topics(self) -> Any:
         if "topics" not in self.posterior:

@@ -73,6 +73,9 @@ class _Mixed(VijaxEstimator):
         with enable_x64(True):
             key_draws, key_new = keys.two(self._key)
             draws = self.model_.draws(self.fit_, key_draws, self.num_draws)
+            for new in self.model_.design.rows_of(table).new_levels:
+                said = f"{new}: their effects are drawn from the law of groups."
+                warnings.warn(f"{type(self).__name__}: {said}", UserWarning, stacklevel=4)
             eta = self.model_.predictors(draws, table, key_new)
             return self.model_.law.mean(self.model_.density_form.others(draws.named), eta).mean(0)
 

@@ -45,6 +45,7 @@ class Corpus:
       notes: remarks for the user, such as the number of empty documents.
       language: language whose stop words were left out; empty where it was neither said nor found.
       covariates: numbers of each document that a model reads beside its words, as `vijax.stm` makes them.
+      described_by: the mark of the formula and the training rows that made them; "" where none did.
 
     Raises:
       ValueError: the arrays do not make a corpus; the message says which, and what to do.
@@ -66,6 +67,7 @@ class Corpus:
     notes: tuple[str, ...] = ()
     language: str = ""
     covariates: Float[np.ndarray, "docs P"] | None = None
+    described_by: str = ""
 
     def __post_init__(self):
         set_field = functools.partial(object.__setattr__, self)

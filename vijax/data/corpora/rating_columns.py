@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -19,6 +20,9 @@ OF_ITEMS = ("item", "movie", "film", "product", "book", "song", "track", "artist
 ONE_WORD = {"user": ("uid", "username"), "item": ("iid", "sku", "asin", "isbn")}
 COUNTS = ("count", "counts", "plays", "playcount", "quantity", "qty", "purchases", "clicks", "views", "listens")
 RATINGS = ("rating", "ratings", "score", "scores", "stars", "star", "overall", "preference", "grade", "vote")
+RATED = ("rating", "ratings", "stars", "star", "score", "scores")
+"""Words that say in a longer header that the column is of ratings."""
+WORDS_OF_HEADERS = re.compile(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]+")
 TIMES = ("timestamp", "time", "date", "datetime", "when", "unixreviewtime")
 TEXTS: tuple[str, ...] = (
     "text",
@@ -121,8 +125,19 @@ def looks_like_ratings(names: Iterable[str]) -> bool:
 
 
 def ratings_among(names: Iterable[str]) -> list[str]:
-    """The columns whose names are those of ratings."""
-    return _spelt(names, RATINGS)
+    """The columns whose names are those of ratings, or have such a word in them.
+
+    >>> ratings_among(["user", "star_rating", "Book-Rating", "ratingDate", "rating"])
+    ['rating', 'star_rating', 'Book-Rating']
+    """
+    names = list(names)
+    exact = _spelt(names, RATINGS)
+    return [*exact, *(name for name in names if name not in exact and _speaks_of_ratings(name))]
+
+
+def _speaks_of_ratings(name: str) -> bool:
+    words = {word.lower() for word in WORDS_OF_HEADERS.findall(name)}
+    return bool(words & set(RATED)) and not words & {*TIMES, "id", "ids", "day", "month", "year"}
 
 
 def counts_among(names: Iterable[str]) -> list[str]:
@@ -190,7 +205,7 @@ def _only(names: Sequence[str], is_one: Callable[[str], bool], role: str, where:
 
 def _count_among(names: Sequence[str], named: Named, where: object) -> str:
     """The column of counts, or of ratings under a least one; empty where a row is a thing that was taken."""
-    counts, ratings = _spelt(names, COUNTS), _spelt(names, RATINGS)
+    counts, ratings = _spelt(names, COUNTS), ratings_among(names)
     if named.least is not None and ratings:
         return ratings[0]
     if counts or not ratings:

@@ -79,7 +79,7 @@ def relabel(corpus: Corpus, new_id: Int[np.ndarray, " words"], builder: CorpusBu
 
 def _with_strings(changed: Corpus, corpus: Corpus) -> Corpus:
     notes = (*lasting_notes(corpus), *changed.notes)
-    kept = {name: getattr(corpus, name) for name in ("titles", "texts", "language", "covariates")}
+    kept = {name: getattr(corpus, name) for name in ("titles", "texts", "language", "covariates", "described_by")}
     return dataclasses.replace(changed, notes=notes, **kept)
 
 

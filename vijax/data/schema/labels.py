@@ -23,6 +23,8 @@ MISSING = -1
 """The code of a missing value, and that of a level that training does not have."""
 TRUTHS = {"True": "1", "False": "0"}
 """True and False as numbers."""
+LEAST_FRACTION = 1e-300
+"""Below it neighbouring floats are far apart in proportion."""
 NEAR = 2
 """Steps between neighbouring float64 that rounding may make."""
 MOST_DIGITS = 1000
@@ -181,7 +183,10 @@ def _neighbours(name: str) -> list[str]:
 
 
 def _is_fraction(name: str) -> bool:
-    return len(name) < 40 and name[:2] != "0x" and not float(name).is_integer() and bool(np.isfinite(float(name)))
+    if len(name) > 40 or name[:2] == "0x":
+        return False
+    value = float(name)
+    return bool(np.isfinite(value)) and not value.is_integer() and abs(value) > LEAST_FRACTION
 
 
 def labels_of(values: Any, is_missing: Callable[[Any], bool] | None = None) -> Labels:

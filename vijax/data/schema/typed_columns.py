@@ -327,11 +327,14 @@ def _of_columns(columns: Sequence[TypedColumn]) -> TypedTable:
 def _of_file(columns: Mapping[str, np.ndarray]) -> TypedTable:
     origin = origin_of(columns, "")
     assert origin is not None
-    declared = getattr(columns, "declared", {})
-    kept = {
-        name: TypedColumn(name, np.asarray(values), from_file=True, declared=declared.get(name))
-        for name, values in columns.items()
-    }
+    declared, cells = getattr(columns, "declared", {}), getattr(columns, "cells", {})
+    kept = {}
+    for name, values in columns.items():
+        if name in cells:  # the file has types of its own: its text is text, as in memory
+            array = _of_cells(cells[name].tolist())
+            kept[name] = TypedColumn(name, array, declared=declared.get(name))
+        else:
+            kept[name] = TypedColumn(name, np.asarray(values), from_file=True)
     return TypedTable(kept, len(origin.numbers), origin.called, np.asarray(origin.numbers))
 
 

@@ -29,6 +29,8 @@ class FileColumns(dict[str, np.ndarray]):
       numbers: the numbers of the rows in a file without lines, counted from 1; None for all rows in turn.
       decimal: the decimal sign of a text file; None where no number of it has one.
       declared: categories in the order that the file declares, by column.
+      cells: the cells with the types that the file gives them, of columns that are not of plain numbers; none of a text
+        file.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], lines: Sequence[int] | None = None):
@@ -36,6 +38,7 @@ class FileColumns(dict[str, np.ndarray]):
         self.lines = lines
         self.numbers: Int[np.ndarray, " N"] | None = None
         self.declared: dict[str, tuple[str, ...]] = {}
+        self.cells: dict[str, np.ndarray] = {}
         self.decimal: str | None = None
 
     def first(self, number: int | None) -> FileColumns:
@@ -43,6 +46,7 @@ class FileColumns(dict[str, np.ndarray]):
         part = FileColumns({name: values[:number] for name, values in self.items()}, self.lines)
         part.decimal = self.decimal
         part.declared = self.declared
+        part.cells = {name: cells[:number] for name, cells in self.cells.items()}
         return part
 
     def take(self, rows: Int[np.ndarray, " n"]) -> FileColumns:
@@ -53,6 +57,7 @@ class FileColumns(dict[str, np.ndarray]):
         part.numbers = self.numbers_of(size)[rows]
         part.decimal = self.decimal
         part.declared = self.declared
+        part.cells = {name: cells[rows] for name, cells in self.cells.items()}
         return part
 
     def numbers_of(self, size: int) -> Int[np.ndarray, " N"]:

@@ -197,11 +197,30 @@ def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) ->
     header, rows = read_sheet(path, dialect, notes)
     _check_header(header, f"{path}, the first row", notes)
     columns = {name: [row[place] for row in rows] for place, name in enumerate(header) if name}
-    empty = lambda cell: None if cell == "" else cell
-    return {
-        name: _from_arrow([empty(cell) for cell in cells], name, name in exact, notes)
-        for name, cells in columns.items()
-    }
+    values = {name: [None if cell == "" else cell for cell in cells] for name, cells in columns.items()}
+    for name in values:
+        if name in exact:
+            _check_digits(values[name], f"{path}, column {name!r}")
+    return _typed(values, exact, notes)
+
+
+def _check_digits(values: Sequence[Any], where: str) -> None:
+    """Raises a DataError on names that are numbers of more digits than a spreadsheet holds: some would be one."""
+    long = next((value for value in values if isinstance(value, float) and abs(value) >= EXACT), None)
+    if long is not None:
+        expected = "names of at most 15 digits, which is what numbers of a spreadsheet hold"
+        raise fail(where, expected, f"{long:.0f}", "format the column as text and enter the names again, or use CSV")
+
+
+def _typed(values: Mapping[str, list], exact: Container[str], notes: Notes) -> FileColumns:
+    """Columns of a file that has types, with the cells of those that are not of plain numbers."""
+    columns = FileColumns({name: _from_arrow(cells, name, name in exact, notes) for name, cells in values.items()})
+    for name, cells in values.items():
+        plain = all(value is None or type(value) in (int, float) for value in cells)
+        if name in exact or not plain:
+            columns.cells[name] = np.empty(len(cells), object)
+            columns.cells[name][:] = cells
+    return columns
 
 
 def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
@@ -214,7 +233,7 @@ def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: N
     values = {name: [value for table in tables for value in values_of(table.column(name))] for name in names}
     beside = cells_of(parts, [table.num_rows for table in tables])
     values |= {name: cells for name, cells in beside.items() if name not in names}
-    columns = FileColumns({name: _from_arrow(column, name, name in exact, notes) for name, column in values.items()})
+    columns = _typed(values, exact, notes)
     columns.declared = {name: order for name in names if (order := _declared_order(tables, name))}
     return columns
 

@@ -139,8 +139,8 @@ class Glmm(Model):
         require_integers(num_draws=num_draws)
         key_q, key_effects = keys.two(key)
         free = fit.alg.spec.model.log_density
-        known = free is not None and free.variables == self.log_density.variables
-        require(known, "fit", "a fit of this model", "another")
+        is_own = free is not None and free.derived == self.log_density.derived
+        require(is_own, "fit", "a fit of this model", "one of another formula or table", "Make the model of its table.")
         return self._draws_at(fit, coordinates(fit.posterior[Z], key_q, num_draws), key_effects)
 
     def group_effects(self, fit: Any, z: Any, key: PRNGKeyArray) -> GroupEffects:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,14 @@ class Covariates:
         require(enough, "content", "a column of two groups or more", list(levels.names if levels else ()))
         return cls(design, *_standards(design), content, levels)
 
+    @functools.cached_property
+    def mark(self) -> str:
+        """A text by which these covariates are known again: of their columns, levels, and the numbers of training."""
+        categories = self.design.common.categories.items()
+        levels = [(str(node), category.levels, category.contrast.matrix.tolist()) for node, category in categories]
+        learnt = [self.design.labels, levels, self.centre.tolist(), self.scale.tolist(), self.content, self.levels]
+        return hashlib.blake2b(repr(learnt).encode(), digest_size=16).hexdigest()
+
     def of(self, corpus: Corpus, table: Any) -> Corpus:
         """Documents with their covariates, the group last. Raises ValueError as `vijax.models.Stm.described` does."""
         check_rows(corpus, table)
@@ -58,7 +68,7 @@ class Covariates:
             expected = f"groups of {self.content!r} that training has ({', '.join(self.groups)})"
             require(not new, "table", expected, new)
             found = np.column_stack([found, codes])
-        return dataclasses.replace(corpus, covariates=found)
+        return dataclasses.replace(corpus, covariates=found, described_by=self.mark)
 
 
 def one_sided(formula: str, table: Any, argument: str = "prevalence") -> formulas.Design:

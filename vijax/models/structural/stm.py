@@ -195,7 +195,11 @@ class Stm(Model):
         return np.asarray(_words(len(self.covariates.groups), fit.estimates))
 
     def _check_words(self, fit: Any) -> None:
-        """Raises ValueError on the fit of a model of another corpus."""
+        """Raises ValueError on the fit of a model of another corpus, or of other covariates."""
+        form = fit.alg.spec.model.form.documents
+        by_own = form is not None and form.described_by == self.covariates.mark
+        got = "one of another formula or other training rows"
+        require(by_own, "fit", "a fit of this model", got, "Make the model of the formula and the table of the fit.")
         own, known = self.data.vocabulary, fit.vocabulary
         is_own = own is None or known is None or are_same(own, known)
         require(is_own, "fit", "a fit of this model, over its words", "one over others", "Ask the model of that fit.")
@@ -304,8 +308,9 @@ def stm(
     sizes = _Sizes(int(num_topics), int(corpus.vocab_size), len(found.design.labels), len(found.groups))
     made = _model(sizes, eta, content_eta, strength, estep or _estep(num_topics), num_samples, seed, anchored)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
-    if corpus.vocabulary is not None and made.form.documents is not None:
-        documents = made.form.documents._replace(vocabulary=tuple(corpus.vocabulary))
+    if made.form.documents is not None:
+        words = None if corpus.vocabulary is None else tuple(corpus.vocabulary)
+        documents = made.form.documents._replace(vocabulary=words, described_by=found.mark)
         parts["form"] = dataclasses.replace(made.form, documents=documents)
     one = Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
     settings = prevalence, content, eta, content_eta, strength, start, estep, num_samples, seed
