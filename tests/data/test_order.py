@@ -166,8 +166,8 @@ def test_new_rows_are_read_by_the_format_of_the_training_rows():
     new = {"date": text(["01/02/2024", "02/01/2024"]), "x": X[:2]}
     table = table_of(new, IN_TIME._replace(columns=("x",), order=train.timed.order), "g.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X[:2][::-1])
-    with pytest.raises(DataError, match="a date in every row, written as day/month/year, got '2024-05-01'"):
-        in_order({"date": text(["2024-05-01"])}, train.timed.order, None, "g.csv", str)
+    with pytest.raises(DataError, match="a date in every row, written as day/month/year, got '2024/05/01'"):
+        in_order({"date": text(["2024/05/01"])}, train.timed.order, None, "g.csv", str)
     with pytest.raises(DataError, match="day may come first or second"):
         in_order(new, ("date",), None, "g.csv", str)
 
@@ -205,3 +205,20 @@ def test_dates_are_read_as_they_are_written(name):
         day = np.datetime64("2024-05-31").astype("datetime64[s]").astype(int)
         assert first == day
         assert dates.written(first, name) == "2024-05-31"
+
+
+def test_a_year_that_training_has_once_stays_in_the_order():
+    """A later table over New Year has December before January."""
+    months = np.arange(1.0, 13.0)
+    table = {"year": np.full(12, 2023.0), "month": months, "x": months}
+    timed = find_order(table, None, (), None, "a table", str, Notes()).timed
+    assert timed.order.columns == ("year", "month")
+    later = {"year": np.repeat([2023.0, 2024.0], 6), "month": np.r_[7.0:13.0, 1.0:7.0], "x": months}
+    assert in_order(later, timed.order, None, "a table", str, None).rank.tolist() == list(range(12))
+
+
+def test_dates_with_a_type_are_read_where_training_had_text():
+    text = np.array([f"{day}/01/2024" for day in range(13, 31)], object)
+    timed = find_order({"date": text, "x": np.arange(18.0)}, None, (), None, "a table", str, Notes()).timed
+    typed = np.array([f"2024-01-{day}" for day in range(30, 12, -1)], object)
+    assert in_order({"date": typed}, timed.order, None, "a table", str, None).rank.tolist() == list(range(17, -1, -1))

@@ -71,3 +71,22 @@ def test_columns_that_are_carried_through_are_not_retyped():
     found = columns_of({"id": ["007", "12"], "x": ["1", "2"]}, exact=["id"])
     assert found["id"].tolist() == ["007", "12"]
     assert found["x"].tolist() == [1.0, 2.0]
+
+
+def test_classes_that_are_true_and_false_have_one_name_in_files_and_in_memory(tmp_path):
+    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"x": [1.0, 2.0, 3.0], "c": [True, False, True]})
+    frame.to_parquet(path := str(tmp_path / "b.parquet"))
+    choice = Choice(columns=("x",), target="c", kind="binary")
+    table = read_table(path, choice)
+    assert table.y.tolist() == [1.0, -1.0, 1.0]
+    for later in (columns_of(frame), columns_of({"x": [1, 2, 3], "c": [1, 0, 1]})):
+        again = table_of(later, choice._replace(classes=table.classes), "a table")
+        assert again.y.tolist() == [1.0, -1.0, 1.0]
+
+
+def test_blanks_that_make_two_texts_one_are_said(tmp_path):
+    (path := tmp_path / "b.csv").write_text("g,x\nb,1\n b,2\nc ,3\n")
+    assert read_table(str(path), Choice(group="g")).notes == (
+        "Blanks around cells are left out: ' b' and 'b' are one in the column 'g'.",
+    )

@@ -242,9 +242,12 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 def kind_of_names(names: Iterable[str]) -> LabelKind:
     """What levels are by their names alone: numbers where each is the name of one.
 
-    >>> kind_of_names(["0", "1.5"]), kind_of_names(["0", "01"]), kind_of_names(["1.10"])
-    ('number', 'text', 'text')
+    >>> kind_of_names(["0", "1.5"]), kind_of_names(["0", "01"]), kind_of_names(["True", "False"])
+    ('number', 'text', 'truth')
     """
+    names = list(names)
+    if names and set(names) <= set(TRUTHS):
+        return "truth"
     return "number" if all(_number_in(name) == name for name in names) else "text"
 
 

@@ -90,6 +90,8 @@ FORMATS: dict[str, Callable[[str], float]] = {
     TIME_OF_DAY: _by(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?", lambda *clock: _moment("1970", 1, 1, clock)),
 }
 """Readers of a cell by the name of the format: seconds since 1970, or months since year 0."""
+OF_DAYS = tuple(name for name in FORMATS if name not in (*IN_MONTHS, MONTH, TIME_OF_DAY))
+"""Formats whose numbers are seconds since 1970."""
 SLASHES = ("day/month/year", "month/day/year")
 """Formats that the cells alone may not tell apart."""
 

@@ -327,6 +327,7 @@ def find_order(
         if constant:
             notes.add(f"{listed(constant)} is the same in all rows of a sequence, and is not modelled.")
         return Found(None, tuple(constant))
+    chosen = _with_constant_parts(chosen, whole)
     left_out, counting = _left_out(whole, rows, chosen)
     out = tuple(name for name in found if name in left_out | counting and name not in named)
     return Found(_timed(chosen.columns), out, tuple(name for name in out if name in counting))
@@ -365,6 +366,18 @@ def _composites(known: Sequence[Candidate]) -> list[Trial]:
     parts = [c for c in known if c.kind in ("date", "part", "clock") and np.ptp(c.numbers) > 0]
     parts.sort(key=lambda c: c.coarseness)
     return [Trial(tuple(parts))] if len(parts) > 1 else []
+
+
+def _with_constant_parts(chosen: Trial, known: Sequence[Candidate]) -> Trial:
+    """The order with coarser parts of the date before it which training has once: a later table may have two years."""
+    of_date = ("date", "part", "clock")
+    if any(c.kind not in of_date for c in chosen.columns):
+        return chosen
+    coarsest = min(c.coarseness for c in chosen.columns)
+    names = {c.name for c in chosen.columns}
+    others = [c for c in known if c.kind in ("date", "part") and c.name not in names and np.ptp(c.numbers) == 0]
+    coarser = sorted((c for c in others if c.coarseness < coarsest), key=lambda c: c.coarseness)
+    return Trial((*coarser, *chosen.columns)) if coarser else chosen
 
 
 def _is_dated(trial: Trial) -> bool:
@@ -543,7 +556,10 @@ def _read(values: np.ndarray, name: str, form: str, where: str, at: RowName) -> 
     if form == NUMBER:
         numbers = as_numbers(values, f"{where}, data.order {name!r}", at, "write it as a number")
     else:
-        numbers = dates.read_dates([str(value) for value in values], form)
+        cells = [str(value) for value in values]
+        numbers = dates.read_dates(cells, form)
+        if form in dates.OF_DAYS:  # dates with a type are written so, and leave no doubt
+            numbers = np.where(np.isfinite(numbers), numbers, dates.read_dates(cells, "year-month-day"))
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         row = int(bad[0])

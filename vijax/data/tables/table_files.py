@@ -147,9 +147,11 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     for line, row in rows:
         if len(row) < len(header):
             raise fail(f"{path}:{line}", f"{len(header)} cells, as in the header", f"{len(row)}", "correct the line")
-        cells.append([cell.strip() for cell in row])
+        cells.append(row)
         lines.append(line)
-    columns = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
+    raw = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
+    columns = {name: [cell.strip() for cell in column] for name, column in raw.items()}
+    _say_blanks(raw, columns, notes)
     changed: dict[str, str] = {}
     for name in [name for name in columns if commas and name not in exact]:
         columns[name], cell = with_points(columns[name], decimal_sign, f"{path}, column {name!r}")
@@ -163,6 +165,19 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     table = FileColumns(found, lines)
     table.decimal = decimal_sign or ("," if changed else sign_of(columns.values()))
     return table
+
+
+def _say_blanks(raw: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], notes: Notes) -> None:
+    """A note where two texts of a column are one without the blanks around them."""
+    for name, cells in raw.items():
+        if len(distinct := set(cells)) == len(set(columns[name])):
+            continue
+        texts: dict[str, str] = {}
+        for cell in sorted(distinct):
+            other = texts.setdefault(cell.strip(), cell)
+            if other != cell and cell.strip():
+                notes.add(f"Blanks around cells are left out: {other!r} and {cell!r} are one in the column {name!r}.")
+                break
 
 
 def _say_codes(columns: Mapping[str, Sequence[str]], exact: Container[str], notes: Notes) -> None:
