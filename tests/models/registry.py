@@ -716,9 +716,10 @@ TABLES = [
 
 # --- parametrisation --------------------------------------------------------------------------------------------------
 def on(cases: Iterable[Case | TableCase], also: Container[str] = ()) -> pytest.MarkDecorator:
-    """A test of each of these rows: of the cheap ones, and those named beside them, by default; else costly."""
-    costly = pytest.mark.slow, pytest.mark.costly
-    marks = lambda case: () if case.cheap or case.name in also else costly
+    """A test of each of these rows: of the cheap ones, and those named beside them, by default; else dear: an eighth of
+    the laws runs on some of them at each landing, `pytest -m dear` on all."""
+    dear = pytest.mark.slow, pytest.mark.dear
+    marks = lambda case: () if case.cheap or case.name in also else dear
     return pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=marks(case)) for case in cases])
 
 
