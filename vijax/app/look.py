@@ -399,7 +399,7 @@ def _as_number(label: str) -> float:
 
 
 def _likeness(column: Column, found: list[Column]) -> float:
-    """How much a column looks like one to be predicted."""
+    """A score of how much a column looks like one to be predicted."""
     words = set(words_of_name(column.name))
     score = 4.0 if words & TARGETS else 0.0
     score += 2.0 if words & TARGETS and len(words) == 1 else 0.0

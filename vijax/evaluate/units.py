@@ -27,7 +27,7 @@ def is_of_rankings(unit: str) -> bool:
 
 
 def measured_by(unit: str) -> str:
-    """What a unit measures, in words.
+    """The measure that a unit is of, in words.
 
     >>> measured_by("nats per word"), measured_by("NDCG@20")
     ('Document completion, nats per word', 'Ranking of hidden items, NDCG@20')

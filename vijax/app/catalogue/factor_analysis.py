@@ -106,8 +106,8 @@ def describe(seen: Seen) -> list[Block]:
 
 
 def manner(settings: Any) -> Manner | None:
-    """How columns are standardised: one noise for all columns is one of one scale, and factors without means are about
-    zero."""
+    """The way to standardise columns: one noise for all columns is one of one scale, and factors without means are
+    about zero."""
     if not settings.intercept:
         return None
     return "together" if settings.noise == "isotropic" else "each"

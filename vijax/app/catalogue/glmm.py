@@ -183,7 +183,7 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
 
 
 def _notes_on(frame: Frame, data: Data, config: Any) -> tuple[str, ...]:
-    """What a reader should know of rows to predict: groups that training does not have, splines that go on."""
+    """Notes on rows to predict: groups that training does not have, splines that go on."""
     rows = of_frame(config.model, data.train).design.rows_of(frame.table)
     strangers = [f"{levels}: their effects are drawn from the law of groups." for levels in rows.new_levels]
     return (*frame.notes, *strangers, *rows.notes)

@@ -53,7 +53,7 @@ def make(config: Any, num_components: int, dim: int) -> Emission:
 
 
 def manner(settings: Any) -> Manner | None:
-    """How columns are standardised for the emission of [model]: Gaussian ones have priors of one place and scale. A
+    """The way to standardise columns for the emission of [model]: Gaussian ones have priors of one place and scale. A
     variance that is the same for all columns needs one scale for all, and one that is known to be 1 none. Where the
     place or scale of the prior is set, columns stay as they are."""
     config = settings.emission

@@ -198,7 +198,7 @@ SOURCE = TABLES._replace(check=check)
 
 
 def manner(settings: Any) -> Manner | None:
-    """How columns are standardised: for a Gaussian law whose noise is learnt, and rows that are no images."""
+    """The way to standardise columns: for a Gaussian law whose noise is learnt, and rows that are no images."""
     return "each" if learns_noise(settings) and not settings.image else None
 
 

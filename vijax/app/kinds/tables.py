@@ -176,7 +176,7 @@ def _notes_of_rows(config: Any, data: Data) -> list[str]:
 
 
 def manner_of(given: TableData) -> Manner | None:
-    """How the columns are standardised; None where they stay as they are."""
+    """The way to standardise the columns; None where they stay as they are."""
     if not given.standardise:
         return None
     return "each" if given.standardise is True else given.standardise

@@ -106,7 +106,7 @@ SCALES = {
 
 
 def modelled(law: str, target: str | None, classes: tuple[str, str] | None) -> str:
-    """What coefficients add to: the predictor of a target, of two classes that of the second against the first.
+    """The sum that coefficients add to: the predictor of a target, of two classes that of the second against the first.
 
     >>> modelled("bernoulli_logit", "churn", ("No", "Yes")), modelled("gaussian", "height", None)
     ('log odds of Yes against No', 'height')

@@ -170,7 +170,7 @@ def _product(one: Term, other: Term) -> Term:
 
 
 def _same(one: Term, other: Term) -> bool:
-    """Whether two terms have the same factors, in any order."""
+    """True where two terms have the same factors, in any order."""
     return set(one) == set(other)
 
 

@@ -83,7 +83,7 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DesignColumns:
-    """What was learnt of terms: levels, contrasts, knots and statistics of the rows of training.
+    """The columns of terms as they were learnt: levels, contrasts, knots and statistics of the rows of training.
 
     Attributes:
       formula: the formula that they are of.

@@ -114,7 +114,7 @@ def columns_in(node: Node) -> dict[str, Span]:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What is said of a table while a part of a formula is evaluated.
+    """A table while parts of a formula are evaluated on it.
 
     Attributes:
       table: the rows.

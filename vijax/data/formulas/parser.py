@@ -83,7 +83,7 @@ class _Reader:
         return token
 
     def at(self, *operators: str) -> bool:
-        """Whether one of these operators is at the place."""
+        """True where one of these operators is at the place."""
         return self.token.kind == "operator" and self.token.text in operators
 
     def take(self, operator: str, after: str) -> Token:
@@ -127,7 +127,7 @@ class _Reader:
         return Formula(self.text, self.argument, response, addends, bars)
 
     def remedy_between(self) -> str:
-        """What to write where two terms stand beside each other."""
+        """The remedy where two terms stand beside each other."""
         if self.at("|", "||"):
             return BAR
         if self.at("==", "!=", "<", ">", "<=", ">=", "%", "//"):
@@ -246,11 +246,11 @@ class _Reader:
 
     # --- group effects ---
     def is_bar(self) -> bool:
-        """Whether group effects begin here."""
+        """True where group effects begin."""
         return self.at("(") and self.is_bar_inside(self.place + 1)
 
     def is_bar_inside(self, place: int | None = None) -> bool:
-        """Whether the parentheses that begin before a place hold a bar of their own."""
+        """True where the parentheses that begin before a place hold a bar of their own."""
         depth = 0
         for token in self.tokens[self.place if place is None else place :]:
             if token.kind != "operator":
@@ -376,7 +376,7 @@ class _Reader:
         raise self.refuse(self.span(token), "a listed function", repr(token.text), remedy)
 
     def is_named(self) -> bool:
-        """Whether a named argument begins here."""
+        """True where a named argument begins."""
         after = self.tokens[self.place + 1] if self.place + 1 < len(self.tokens) else self.token
         return self.token.kind == "name" and not self.token.quoted and after.kind == "operator" and after.text == "="
 
@@ -392,7 +392,7 @@ class _Reader:
         return self.deeper(self.comparison)
 
     def is_list(self) -> bool:
-        """Whether the parentheses here hold commas of their own."""
+        """True where the parentheses here hold commas of their own."""
         depth = 0
         for token in self.tokens[self.place + 1 :]:
             if token.kind != "operator":

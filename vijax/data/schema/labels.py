@@ -137,7 +137,7 @@ def _as_kind(name: str, kind: LabelKind, wanted: LabelKind) -> str:
 
 
 def _keys_of_level(name: str, kind: LabelKind) -> list[tuple[str, str]]:
-    """What else names a level: of text the number, the truth value or the time that it plainly says; of a number its
+    """The other names of a level: of text the number, the truth value or the time that it plainly says; of a number its
     value in float32."""
     if kind == "number":
         return [("number", name), *_singles(name)]
@@ -240,7 +240,7 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def kind_of_names(names: Iterable[str]) -> LabelKind:
-    """What levels are by their names alone: numbers where each is the name of one.
+    """The kind of levels by their names alone: numbers where each is the name of one.
 
     >>> kind_of_names(["0", "1.5"]), kind_of_names(["0", "01"]), kind_of_names(["True", "False"])
     ('number', 'text', 'truth')
@@ -252,7 +252,7 @@ def kind_of_names(names: Iterable[str]) -> LabelKind:
 
 
 def name_of_value(value: Any) -> tuple[LabelKind, str]:
-    """What a value is, and the name that all its equals have.
+    """The kind of a value, and the name that all its equals have.
 
     >>> name_of_value(1.0), name_of_value("007"), name_of_value(np.float32(0.1)), name_of_value(True)
     (('number', '1'), ('text', '007'), ('number', '0.1'), ('truth', 'True'))

@@ -72,12 +72,12 @@ class TypedColumn:
         return is_none(value) or (isinstance(value, str) and self.says_nothing(value))
 
     def says_nothing(self, text: str) -> bool:
-        """Whether a text stands for a missing value: in files alone, for in memory there are None and NaN."""
+        """True where a text stands for a missing value: in files alone, for in memory there are None and NaN."""
         return self.from_file and text.strip().lower() in MISSING_NAMES
 
     @functools.cached_property
     def kind(self) -> ColumnKind:
-        """What the cells are, by all of them."""
+        """The kind of the cells, by all of them."""
         if self.decided is not None:
             return self.decided
         if self.declared is not None:

@@ -54,7 +54,7 @@ class Timed(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What was found out about the order of rows.
+    """The order of rows, as it was found out.
 
     Attributes:
       timed: the rows by their order; None where nothing orders them.
@@ -245,7 +245,7 @@ def _candidate(name: str, values: np.ndarray, rows: Rows) -> Candidate | None:
 
 
 def _kind(name: str, numbers: np.ndarray, rows: Rows) -> str:
-    """What the name of a column of numbers says, where the numbers do not belie it."""
+    """The part of time that the name of a column of numbers says, where the numbers do not belie it."""
     plain = _plain(name)
     there = numbers[np.isfinite(numbers)]
     is_whole = bool(np.all(there == np.floor(there)))

@@ -431,7 +431,7 @@ THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+")
 
 
 def hint_of(values: np.ndarray) -> str:
-    """What to do about a column whose text would be numbers but for signs or commas in them; else empty.
+    """A remedy for a column whose text would be numbers but for signs or commas in them; else empty.
 
     >>> hint_of(np.array(["22,2 %", "7 %"], object))
     " Its cells look like numbers with signs: write 22.2 for '22,2 %' to have it read."

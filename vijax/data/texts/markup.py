@@ -1,4 +1,4 @@
-"""What stands in texts and is no word: HTML tags, entities such as &amp;, addresses of the web and of e-mail."""
+"""Parts of texts that are no words: HTML tags, entities such as &amp;, addresses of the web and of e-mail."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ STARTS = 20
 
 
 class Sums(NamedTuple):
-    """What a graph tells of its blocks: edges and pairs between them, and their numbers of nodes."""
+    """Counts that tell of the blocks of a graph: edges and pairs between them, and their numbers of nodes."""
 
     links: Float[Array, "K K"]
     pairs: Float[Array, "K K"]
@@ -37,7 +37,7 @@ class Sums(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """What an edge, a pair and a node add to the energy, by the numbers of their blocks."""
+    """The terms that an edge, a pair and a node add to the energy, by the numbers of their blocks."""
 
     per_edge: Float[Array, "K K"]
     per_pair: Float[Array, "K K"]

@@ -224,7 +224,7 @@ def checked_functions(functions: Mapping[str, Any] | None) -> Functions:
 
 
 class ColumnRoles(NamedTuple):
-    """What a formula reads the columns of a file as.
+    """The roles in which a formula reads the columns of a file.
 
     Attributes:
       labels: names of levels, exact text.
@@ -236,7 +236,7 @@ class ColumnRoles(NamedTuple):
 
 
 def roles_in(parsed: Formula, of_categories: bool = False) -> ColumnRoles:
-    """What a formula reads each column as; `of_categories` says that the response is one of categories."""
+    """The roles of columns; `of_categories` says that the response is one of categories."""
     grouping = [name for bar in parsed.bars for name in bar.columns]
     nodes = [node for _, node in parsed.addends] + [bar.terms for bar in parsed.bars]
     response = parsed.response

@@ -1,4 +1,4 @@
-"""What a regression models, in words: of which class the odds are, and with which levels others are compared."""
+"""The quantity that a regression models, in words: the class whose odds they are, and the base levels of categories."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vijax.models.formulas.laws import Law
 
 
 def sentence(design: Design, law: Law) -> str:
-    """What is modelled, and the base levels of categories, as a sentence or two.
+    """A sentence or two on the quantity that is modelled, and the base levels of categories.
 
     >>> from vijax.models.formulas.formula import read
     >>> from vijax.models.formulas.laws import LAWS

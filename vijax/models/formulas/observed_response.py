@@ -23,7 +23,7 @@ ResponseKind = Literal["numbers", "trials", "level", "categories"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Response:
-    """How a response is read.
+    """A way to read a response.
 
     Attributes:
       formula: the formula.
@@ -84,7 +84,7 @@ class Response:
 
 
 def read_response(formula: Formula, table: TypedTable, law: Law, base: str | None, functions: Functions) -> Response:
-    """How the response of a formula is read, by the rows of training."""
+    """The way to read the response of a formula, by the rows of training."""
     node = formula.response
     require(node is not None, formula.argument, "response ~ terms", repr(formula.text))
     assert node is not None

@@ -199,7 +199,7 @@ def _check_kernel(kernel: Callable[[], Any], anchors: Any, size: int, matrix: Ca
 
 
 def _rounding(k: np.ndarray) -> float:
-    """How far rounding may move the eigenvalues of a matrix, and of the one whose factor Cholesky's algorithm finds.
+    """The most that rounding may move eigenvalues of a matrix, and of the one whose factor Cholesky's algorithm finds.
 
     Factors of 500 to 2,000 inputs were seen to fail in float32 where the smallest eigenvalue is .1 of eps times the
     largest, and not where it is .2; the largest sum of a row is no less than that."""
