@@ -59,8 +59,8 @@ def test_times_are_read_in_the_format_of_the_training_file(kept):
     assert table.sequences()[0].tolist() == [[0.0], [1.0]]
     matrix = config.listing.source.new(config, both[kept], np.array([[1.0], [0.0]]), None).data
     assert matrix.sequences()[0].tolist() == [[1.0], [0.0]]  # without names there are no times
-    with pytest.raises(ValueError, match="a date in every row, written as day/month/year, got '2024-05-01' in line 2"):
-        read(config, both[kept], "date,x\n2024-05-01,1\n")
+    with pytest.raises(ValueError, match="a date in every row, written as day/month/year, got '2024/05/01' in line 2"):
+        read(config, both[kept], "date,x\n2024/05/01,1\n")
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -1,5 +1,5 @@
-"""The part of a long block that is drawn. The rest is never left out in silence: the note says how much of it is, and its
-file in tables/ has all."""
+"""The part of a long block that is drawn. The rest is never left out in silence: the note says how much of it is, and
+its file in tables/ has all."""
 
 from __future__ import annotations
 
