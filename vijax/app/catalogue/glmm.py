@@ -136,6 +136,11 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
     for name in ("columns", "target", "group", "standardise"):
         if getattr(config.data, name):
             raise ConfigError(f"{entries[f'data.{name}'].origin}: data.{name}: the formula says it: model.formula")
+    if config.data.order:
+        raise ConfigError(f"{entries['data.order'].origin}: data.order: rows of a formula have no order")
+    if config.data.missing == "drop":
+        origin = entries["data.missing"].origin
+        raise ConfigError(f"{origin}: data.missing: remove rows with missing cells from the file: a formula drops none")
     if config.data.hold_out == "entries":
         raise ConfigError(f'{entries["data.hold_out"].origin}: data.hold_out: expected "rows" for a formula')
 

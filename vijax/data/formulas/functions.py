@@ -59,7 +59,6 @@ SPELLINGS = {
 }
 """The functions by all names that they have: np.log is log."""
 MOST_ARGUMENTS = {"power": 2}
-ALL_COLUMNS = (*RESPONSES, *_PLAIN, *CENTRED, "I")
 EXACT = 1e-13
 """A standard deviation of a smaller share of the values is rounding: the column is constant."""
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
