@@ -9,7 +9,7 @@ from vijax.data import Corpus, read
 from vijax.data.corpora.corpus import joined
 from vijax.data.read import columns_beside
 from vijax.data.reading.checks import DataError
-from vijax.data.tables.columns import columns_of
+from vijax.data.schema.in_memory import columns_of
 
 
 def test_columns_of_a_csv_stay_as_they_are_written(tmp_path):

@@ -163,7 +163,7 @@ def test_cells_that_say_nothing_are_no_numbers_in_memory():
         typed_table({"x": np.array([1], "timedelta64[ns]")}).columns["x"].numbers()
     with pytest.raises(ValueError, match=r"columns that are vectors, got 'x': '3'\. Write"):
         typed_table({"x": 3})
-    with pytest.raises(ValueError, match="columns of numbers, text, dates or categories, got a list in a cell"):
+    with pytest.raises(ValueError, match="of numbers, text, dates or categories, got a list in row 0 of 'x'"):
         typed_table({"x": [[1], 2]})
 
 

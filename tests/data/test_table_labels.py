@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from vijax.data.reading.checks import DataError
+from vijax.data.schema.in_memory import columns_of
 from vijax.data.schema.labels import labels_of
-from vijax.data.tables.columns import columns_of
 from vijax.data.tables.table import Choice, table_of
 from vijax.data.tables.table_files import read_table
 
@@ -90,3 +90,31 @@ def test_blanks_that_make_two_texts_one_are_said(tmp_path):
     assert read_table(str(path), Choice(group="g")).notes == (
         "Blanks around cells are left out: ' b' and 'b' are one in the column 'g'.",
     )
+
+
+IN_MEMORY = {
+    "masked": (np.ma.array([1, 999, 3], mask=[0, 1, 0]), [1.0, np.nan, 3.0]),
+    "decimal": ([decimal.Decimal("1.5"), None, decimal.Decimal("1e2")], [1.5, np.nan, 100.0]),
+    "truths with a gap": ([True, None, False], [1.0, np.nan, 0.0]),
+    "float16": (np.array([0.5, np.nan, 3], np.float16), [0.5, np.nan, 3.0]),
+    "text of numbers": (["1.5", "", "100"], [1.5, np.nan, 100.0]),
+}
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_numbers_in_memory_are_those_that_formulas_read(name):
+    """One reader: a masked 999 is missing, for tables as for formulas."""
+    values, expected = IN_MEMORY[name]
+    np.testing.assert_array_equal(columns_of({"x": values})["x"], expected)
+
+
+def test_two_columns_of_one_name_in_memory_are_refused():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([[1.0, 2.0, 3.0]], columns=["x", "y", "x"])
+    with pytest.raises(DataError, match="data: expected columns of distinct names, got several 'x'"):
+        columns_of(frame)
+
+
+def test_a_cell_with_several_values_is_named():
+    with pytest.raises(DataError, match="got a list in row 1 of 'x', counted from 0"):
+        columns_of({"x": [1, [2, 3]]})

@@ -22,8 +22,9 @@ from vijax.data.read import guess_format
 from vijax.data.reading.checks import DataError, Notes, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import kind_of
+from vijax.data.schema.labels import name_of
 from vijax.data.schema.typed_columns import typed_table
-from vijax.data.tables.columns import Columns, are_missing, as_numbers, name_of, not_numbers, row_name
+from vijax.data.tables.columns import Columns, are_missing, as_numbers, not_numbers, row_name
 from vijax.data.tables.order import find_order, is_called_a_time
 from vijax.data.tables.table import OF_NUMBERS, hint_of
 from vijax.data.tables.table_files import read_columns

@@ -16,7 +16,7 @@ from vijax.data.corpora.select import with_vocabulary
 from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.read import TEXT_FORMATS, guess_format, read
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.tables.columns import in_a_library
+from vijax.data.schema.cells import in_a_library
 from vijax.data.to_shards import hashed
 
 LEAST_BY_HASH = 16

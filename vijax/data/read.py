@@ -22,7 +22,7 @@ from vijax.data.reading.checks import Notes, fail, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, check_regular, kind_of, naming, open_bytes, read_vocabulary
 from vijax.data.reading.store import is_address, said_of, shard_paths
-from vijax.data.tables.columns import column_names, column_values, in_a_library
+from vijax.data.schema.cells import column_names, column_values, in_a_library
 from vijax.data.tables.formats import USUAL, Dialect, Separator
 from vijax.data.texts import text_files
 from vijax.data.texts.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts

@@ -19,7 +19,8 @@ from vijax.data.reading.checks import DataError, listed
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import naming
 from vijax.data.reading.store import is_address
-from vijax.data.tables.columns import as_numbers, column_names
+from vijax.data.schema.cells import column_names
+from vijax.data.tables.columns import as_numbers
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import DEFAULT_COLUMN
 

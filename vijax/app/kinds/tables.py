@@ -17,8 +17,9 @@ from vijax.app.kinds.sampled import Sampled, sampled
 from vijax.app.settings.sections import EnergyAlgorithm, TableData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.data.reading.checks import Notes, fail, listed
-from vijax.data.tables.columns import Columns, columns_of, row_name
-from vijax.data.tables.columns import column_names as column_names_of
+from vijax.data.schema.cells import column_names as column_names_of
+from vijax.data.schema.in_memory import columns_of
+from vijax.data.tables.columns import Columns, row_name
 from vijax.data.tables.formats import Dialect
 from vijax.data.tables.order import NUMBER, Order, Timed
 from vijax.data.tables.table import (

@@ -14,17 +14,10 @@ from vijax.data.corpora.rating_columns import GIVE, NONE, Named, Roles, looks_li
 from vijax.data.reading.checks import DataError, Notes, fail, integer_counts, listed
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import naming, read_vocabulary
-from vijax.data.tables.columns import (
-    Columns,
-    RowName,
-    as_numbers,
-    check_present,
-    column_names,
-    column_values,
-    columns_of,
-    name_of,
-    row_name,
-)
+from vijax.data.schema.cells import column_names, column_values, in_a_library
+from vijax.data.schema.in_memory import columns_of
+from vijax.data.schema.labels import name_of
+from vijax.data.tables.columns import Columns, RowName, as_numbers, check_present, row_name
 from vijax.data.tables.formats import USUAL, Dialect
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import RECORDS
@@ -83,27 +76,29 @@ def ratings(
 
 def _in_memory(source: Any, named: Named) -> Columns:
     """The columns of a table in memory, users and items as exact text."""
-    if isinstance(source, Mapping):
-        columns = {str(name): list(values) for name, values in source.items()}
-    elif (names := column_names(source)) is not None:
-        columns = {name: column_values(source[name]) for name in names}
-    else:
+    names = list(source) if isinstance(source, Mapping) else column_names(source)
+    if names is None:
         expected = "a path, a table of pandas, Arrow or polars, or a mapping of columns"
         raise fail("source", expected, type(source).__name__, "convert it to one of these")
-    roles = roles_of(list(columns), named, "source", Notes())
-    exact = {name: np.array([_exact(value) for value in columns[name]], object) for name in (roles.user, roles.item)}
-    read = {name: columns_of({name: columns[name]})[name] for name in (roles.count, roles.time) if name}
-    found = {name: exact.get(name, read.get(name, np.asarray(values, object))) for name, values in columns.items()}
+    roles = roles_of(list(map(str, names)), named, "source", Notes())
+    in_roles = [name for name in (roles.user, roles.item, roles.count, roles.time) if name]
+    read = columns_of({name: source[name] for name in names if str(name) in in_roles}, exact=(roles.user, roles.item))
+    found: dict[str, np.ndarray] = {}
+    for name in names:
+        column = read.get(str(name))
+        found[str(name)] = _as_objects(source[name]) if column is None else column
     lengths = {name: len(values) for name, values in found.items()}
     if len(set(lengths.values())) > 1:
         raise fail("source", "columns of one length", str(lengths), "give every column as many rows")
     return found
 
 
-def _exact(value: Any) -> str:
-    """The name of a user or item; empty where it is missing."""
-    is_missing = value is None or type(value).__name__ in ("NAType", "NaTType") or (value != value) is True
-    return "" if is_missing or (isinstance(value, float | np.floating) and np.isnan(value)) else name_of(value)
+def _as_objects(column: Any) -> np.ndarray:
+    """A column that is carried along as it is."""
+    values = column_values(column) if in_a_library(column) else list(column)
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def read_ratings(

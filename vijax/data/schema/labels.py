@@ -276,6 +276,15 @@ def name_of_value(value: Any) -> tuple[LabelKind, str]:
     return "text", unicodedata.normalize("NFC", str(value))
 
 
+def name_of(value: Any) -> str:
+    """The name of a value, of a group or a node say.
+
+    >>> name_of(7.0), name_of("007"), name_of(datetime.datetime(2024, 5, 31))
+    ('7', '007', '2024-05-31')
+    """
+    return name_of_value(value)[1]
+
+
 def is_none(value: Any) -> bool:
     """True for None, NaN, NaT and what pandas has for a missing value."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):

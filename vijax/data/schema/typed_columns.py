@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from vijax.checks import require
+from vijax.data.schema.cells import array_of_cells, array_of_list, declared_categories
 from vijax.data.schema.labels import Labels, distinct_values, is_none, labels_of_distinct, name_of_value
 from vijax.data.tables.columns import MISSING_NAMES, Columns, FileColumns, number, origin_of
 from vijax.data.tables.table_files import read_columns
@@ -331,7 +332,7 @@ def _of_file(columns: Mapping[str, np.ndarray]) -> TypedTable:
     kept = {}
     for name, values in columns.items():
         if name in cells:  # the file has types of its own: its text is text, as in memory
-            array = _of_cells(cells[name].tolist())
+            array = array_of_list(cells[name].tolist(), name)
             kept[name] = TypedColumn(name, array, declared=declared.get(name))
         else:
             kept[name] = TypedColumn(name, np.asarray(values), from_file=True)
@@ -345,8 +346,8 @@ def _column_in_memory(name: str, values: Any) -> TypedColumn:
     is_one = isinstance(values, str | bytes) or not hasattr(values, "__len__")
     got = f"{name!r}: {str(values)[:40]!r}"
     require(not is_one, "table", "columns that are vectors", got, "Write [...] around it.")
-    declared = _declared(values)
-    array = _array_of(values)
+    declared = declared_categories(values)
+    array = array_of_cells(values, name)
     require(array.ndim == 1, "table", "columns that are vectors", f"{name!r} of shape {array.shape}")
     require(array.dtype.kind != "c", "table", "real numbers, text, dates or categories", f"{name!r} of {array.dtype}")
     if array.dtype.kind in "US":
@@ -354,51 +355,3 @@ def _column_in_memory(name: str, values: Any) -> TypedColumn:
     elif array.dtype.kind not in "biufMmO":
         array = array.astype(object)
     return TypedColumn(name, array, declared=declared)
-
-
-def _array_of(values: Any) -> np.ndarray:
-    """The cells as an array: of objects, so that no value is cast, where their types differ or some are missing."""
-    if hasattr(values, "to_pylist"):  # pyarrow
-        return _of_cells(values.to_pylist())
-    if type(values).__module__.partition(".")[0] == "polars":
-        return _of_cells(values.to_list())
-    if isinstance(values, np.ma.MaskedArray):  # a masked cell is missing
-        return _of_cells(values.tolist())
-    dtype = getattr(values, "dtype", None)
-    if isinstance(values, np.ndarray) or isinstance(dtype, np.dtype):
-        return np.asarray(values)
-    if dtype is not None and hasattr(values, "tolist"):  # pandas' own types: nullable, categories, Arrow's, zones
-        return _of_cells(values.tolist())
-    return _of_cells(list(values))
-
-
-def _of_cells(cells: list[Any]) -> np.ndarray:
-    """A list as an array of numbers where all its cells are Python's numbers or None, else of objects."""
-    kinds = {type(cell) for cell in cells}
-    if kinds and kinds <= {int, float, type(None)} and kinds & {int, float}:
-        as_floats = kinds != {int} or max(map(abs, cells)) > 2**62
-        if not as_floats:
-            return np.array(cells, np.int64)
-        exact = int not in kinds or all(abs(cell) < 2**53 for cell in cells if isinstance(cell, int))
-        if exact:
-            return np.array([np.nan if cell is None else cell for cell in cells], float)
-    if kinds == {bool}:
-        return np.array(cells, bool)
-    array = np.empty(len(cells), object)
-    for row, cell in enumerate(cells):
-        is_cell = not isinstance(cell, list | dict | set | np.ndarray)
-        require(is_cell, "table", "columns of numbers, text, dates or categories", f"a {type(cell).__name__} in a cell")
-        array[row] = cell.item() if isinstance(cell, np.generic) and cell.dtype.kind in "USO" else cell
-    return array
-
-
-def _declared(values: Any) -> tuple[Any, ...] | None:
-    """The categories that a column of pandas, polars or pyarrow declares, in their order."""
-    if getattr(getattr(values, "type", None), "ordered", False):  # pyarrow
-        chunks = values.unify_dictionaries() if hasattr(values, "unify_dictionaries") else values
-        first = chunks.chunk(0) if hasattr(chunks, "chunk") else chunks
-        return tuple(first.dictionary.to_pylist())
-    dtype: Any = getattr(values, "dtype", None)
-    if type(dtype).__name__ in ("CategoricalDtype", "Enum"):  # of pandas and of polars
-        return tuple(dtype.categories)
-    return None

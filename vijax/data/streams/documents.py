@@ -17,9 +17,9 @@ from vijax.data.corpora.shards import PAIRS, ROWS, STRINGS, files_of, pairs_of, 
 from vijax.data.reading.checks import check_vocab_size, check_word_ids, fail, listed
 from vijax.data.reading.parquet_values import check_num_rows, check_room, check_row_groups
 from vijax.data.reading.store import Block, blocks_of, from_parquet, said_of
+from vijax.data.schema.cells import column_names
 from vijax.data.streams.permutation import Permutation
 from vijax.data.streams.rows import HELD, SPLIT, Chosen, unchanged
-from vijax.data.tables.columns import column_names
 
 PAIR_BYTES, DOCUMENT_BYTES = 8, 32
 """Bytes of a word with its count, and of the places of a document, while they are held."""

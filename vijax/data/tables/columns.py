@@ -1,9 +1,8 @@
-"""Columns of a table by name: cells as numbers or as text, from files and from objects in memory."""
+"""Columns of a table in a file, by name: cells as numbers or as text, and the places of rows."""
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,20 +145,6 @@ def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
     return np.array([str(value).strip().lower() in MISSING_NAMES for value in values], bool)
 
 
-def name_of(value: object) -> str:
-    """A class or group as text; a whole number is written without a point, a day without a time.
-
-    >>> name_of(7.0), name_of("007"), name_of(datetime.datetime(2024, 5, 31))
-    ('7', '007', '2024-05-31')
-    """
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    if isinstance(value, datetime.datetime) and not _is_none(value):
-        is_day = value.time() == datetime.time(0) and value.tzinfo is None
-        return str(value.date()) if is_day else str(value)
-    return str(value)
-
-
 def check_present(values: np.ndarray, expected: str, where: str, at: RowName) -> None:
     """Raises a DataError where the names of classes, groups or nodes are missing in some rows."""
     missing = np.flatnonzero(are_missing(values))
@@ -182,86 +167,3 @@ def _is_number(value: object) -> bool:
     except ValueError:
         return False
     return True
-
-
-# --- from objects in memory ------------------------------------------------------------------------------------------
-EXPECTED = "a table of pandas, Arrow or polars, a mapping of columns by name, or a matrix (rows, columns)"
-
-
-def in_a_library(source: Any) -> bool:
-    """Tells whether an object is a table or column of pandas, Arrow or polars."""
-    return type(source).__module__.partition(".")[0] in ("pandas", "pyarrow", "polars")
-
-
-def column_names(table: Any) -> list[str] | None:
-    """The names of the columns of a pandas, Arrow or polars table; None for a single column, or another object."""
-    found = getattr(table, "column_names", None) or getattr(table, "columns", None)
-    return [str(name) for name in found] if in_a_library(table) and found is not None else None
-
-
-def column_values(column: Any) -> list:
-    """The values of a pandas, Arrow or polars column, as a list."""
-    return (getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or column.tolist)()
-
-
-def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = ()) -> Columns:
-    """Every column of a table in memory by name; `names` are those of the columns of a matrix. Columns named in `exact`
-    have names, of groups say, whose text stays as it is: 007 is not 7.
-
-    >>> columns_of([[1.0, 2.0], [3.0, 4.0]], ["a", "b"])["b"].tolist()
-    [2.0, 4.0]
-    >>> columns_of({"g": ["007", "7"]}, exact=["g"])["g"].tolist()
-    ['007', '7']
-    """
-    if in_a_library(source):
-        found = getattr(source, "column_names", None) or getattr(source, "columns", None)
-        if found is None:
-            raise fail("data", EXPECTED, f"a single {type(source).__name__}", "give the table, not one column of it")
-        columns: Columns = {str(name): _column(column_values(source[name]), str(name) in exact) for name in found}
-    elif isinstance(source, Mapping):
-        columns = {str(name): _column(values, str(name) in exact) for name, values in source.items()}
-    else:
-        columns = _of_matrix(source, names)
-    lengths = {len(values) for values in columns.values()}
-    if len(lengths) != 1:
-        raise fail("data", "columns of one length", f"lengths {sorted(lengths)}", "give every column as many rows")
-    return columns
-
-
-def _column(values: Any, exact: bool = False) -> np.ndarray:
-    """Numbers as they are, True and False as 1 and 0; anything else as text."""
-    array = _vector(column_values(values) if in_a_library(values) else values)
-    if array.ndim != 1:
-        raise fail("data", "columns that are vectors", f"one of shape {array.shape}", "give a matrix as a whole")
-    if array.dtype.kind in "iufb":
-        return array.astype(float) if array.dtype.kind in "fb" else array
-    cells = ["" if _is_none(value) else name_of(value) for value in array.tolist()]
-    return np.array(cells, object) if exact else column_of(cells)
-
-
-def _vector(values: Any) -> np.ndarray:
-    """The values as an array; mixed ones stay as they are, dates become Python's."""
-    array = np.asarray(values)
-    if array.dtype.kind in "US" and isinstance(values, list | tuple):
-        array = np.empty(len(values), object)  # NumPy makes text of numbers that stand among text
-        array[:] = values
-    return array.astype("datetime64[us]").astype(object) if array.dtype.kind == "M" else array
-
-
-def _is_none(value: object) -> bool:
-    """True of None, NaN, NaT and the missing value of pandas, which equals nothing."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float) and value != value
-
-
-def _of_matrix(source: Any, names: Sequence[str]) -> Columns:
-    array = np.asarray(source)
-    if array.ndim != 2 or array.dtype.kind not in "iufbO":
-        got = f"{type(source).__name__} of shape {array.shape}" if array.ndim else type(source).__name__
-        raise fail("data", EXPECTED, got, "convert it to one of these")
-    if array.shape[1] != len(names):
-        raise fail("data", f"a matrix of {len(names)} columns", f"{array.shape[1]}", "give the columns of the run")
-    if array.dtype.kind == "O":  # numbers of several types, or text that some of them are
-        return {name: _column(column) for name, column in zip(names, array.T, strict=True)}
-    return dict(zip(names, array.astype(float).T, strict=True))

@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from vijax.data.reading.checks import Notes, fail, listed
+from vijax.data.schema.labels import name_of
 from vijax.data.tables.columns import (
     Columns,
     as_numbers,
     check_parts,
     check_present,
-    name_of,
     not_numbers,
     row_name,
 )

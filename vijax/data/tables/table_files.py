@@ -16,7 +16,8 @@ from vijax.data.reading.files import SHEETS, kind_of, naming
 from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, check_row_groups, values_of
 from vijax.data.reading.partitions import cells_of, index_left_out, is_index
 from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_files, parquet_parts
-from vijax.data.tables.columns import CODES, MISSING, FileColumns, column_of, name_of, not_numbers
+from vijax.data.schema.labels import name_of
+from vijax.data.tables.columns import CODES, MISSING, FileColumns, column_of, not_numbers
 from vijax.data.tables.formats import USUAL, Dialect, load_arrays, read_delimited, read_sheet, sign_of, with_points
 from vijax.data.tables.synthetic_tables import GENERATORS
 from vijax.data.tables.table import Choice, Columns, Table, table_of

@@ -1,0 +1,77 @@
+"""Columns of objects in memory: their names, and their cells as an array that casts none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vijax.checks import require
+
+
+def in_a_library(source: Any) -> bool:
+    """Tells whether an object is a table or column of pandas, Arrow or polars."""
+    return type(source).__module__.partition(".")[0] in ("pandas", "pyarrow", "polars")
+
+
+def column_names(table: Any) -> list[str] | None:
+    """The names of the columns of a pandas, Arrow or polars table; None for a single column, or another object."""
+    if not in_a_library(table):
+        return None
+    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def column_values(column: Any) -> list:
+    """The values of a pandas, Arrow or polars column, as a list."""
+    return (getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or column.tolist)()
+
+
+def array_of_cells(values: Any, column: str) -> np.ndarray:
+    """The cells of a column as an array: of objects, so that no value is cast, where their types differ or some are
+    missing; ValueError, with the name of the column, for a cell that holds several values."""
+    if hasattr(values, "to_pylist"):  # pyarrow
+        return array_of_list(values.to_pylist(), column)
+    if type(values).__module__.partition(".")[0] == "polars":
+        return array_of_list(values.to_list(), column)
+    if isinstance(values, np.ma.MaskedArray):  # a masked cell is missing
+        return array_of_list(values.tolist(), column)
+    dtype = getattr(values, "dtype", None)
+    if isinstance(values, np.ndarray) or isinstance(dtype, np.dtype):
+        return np.asarray(values)
+    if dtype is not None and hasattr(values, "tolist"):  # pandas' own types: nullable, categories, Arrow's, zones
+        return array_of_list(values.tolist(), column)
+    return array_of_list(list(values), column)
+
+
+def array_of_list(cells: list[Any], column: str) -> np.ndarray:
+    """A list as an array of numbers where all its cells are Python's numbers or None, else of objects."""
+    kinds = {type(cell) for cell in cells}
+    if kinds and kinds <= {int, float, type(None)} and kinds & {int, float}:
+        as_floats = kinds != {int} or max(map(abs, cells)) > 2**62
+        if not as_floats:
+            return np.array(cells, np.int64)
+        exact = int not in kinds or all(abs(cell) < 2**53 for cell in cells if isinstance(cell, int))
+        if exact:
+            return np.array([np.nan if cell is None else cell for cell in cells], float)
+    if kinds == {bool}:
+        return np.array(cells, bool)
+    array = np.empty(len(cells), object)
+    for row, cell in enumerate(cells):
+        is_one = not isinstance(cell, list | dict | set | np.ndarray)
+        got = f"a {type(cell).__name__} in row {row} of {column!r}, counted from 0"
+        require(is_one, "table", "columns that are vectors of numbers, text, dates or categories", got)
+        array[row] = cell.item() if isinstance(cell, np.generic) and cell.dtype.kind in "USO" else cell
+    return array
+
+
+def declared_categories(values: Any) -> tuple[Any, ...] | None:
+    """The categories that a column of pandas, polars or pyarrow declares, in their order."""
+    if getattr(getattr(values, "type", None), "ordered", False):  # pyarrow
+        chunks = values.unify_dictionaries() if hasattr(values, "unify_dictionaries") else values
+        first = chunks.chunk(0) if hasattr(chunks, "chunk") else chunks
+        return tuple(first.dictionary.to_pylist())
+    dtype: Any = getattr(values, "dtype", None)
+    if type(dtype).__name__ in ("CategoricalDtype", "Enum"):  # of pandas and of polars
+        return tuple(dtype.categories)
+    return None

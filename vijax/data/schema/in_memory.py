@@ -1,0 +1,74 @@
+"""Tables in memory as plain columns, numbers or text, for the readers of tables, series and ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vijax.data.reading.checks import DataError, fail, listed
+from vijax.data.schema.cells import in_a_library
+from vijax.data.schema.typed_columns import TypedColumn, typed_table
+from vijax.data.tables.columns import Columns, column_of
+
+EXPECTED = "a table of pandas, Arrow or polars, a mapping of columns by name, or a matrix (rows, columns)"
+
+
+def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = ()) -> Columns:
+    """Every column of a table in memory by name; True and False are 1 and 0.
+
+    Args:
+      source: a table of pandas, Arrow or polars, a mapping of columns, or a matrix.
+      names: those of the columns of a matrix.
+      exact: columns with names, of groups say, whose text stays as it is: 007 is not 7.
+
+    Raises:
+      DataError: another object, columns of different lengths or of one name, or of something else than numbers, text,
+        dates and categories.
+
+    >>> columns_of([[1.0, 2.0], [3.0, 4.0]], ["a", "b"])["b"].tolist()
+    [2.0, 4.0]
+    >>> columns_of({"g": ["007", "7"]}, exact=["g"])["g"].tolist()
+    ['007', '7']
+    """
+    if not in_a_library(source) and not isinstance(source, Mapping):
+        source = _columns_of_matrix(source, names)
+    elif in_a_library(source) and getattr(source, "columns", None) is None:
+        raise fail("data", EXPECTED, f"a single {type(source).__name__}", "give the table, not one column of it")
+    try:
+        table = typed_table(source)
+    except ValueError as error:
+        raise DataError(f"data: {str(error).removeprefix('table: ')}") from error
+    if table.repeated:
+        raise fail("data", "columns of distinct names", f"several {listed(table.repeated)}", "rename them")
+    if not table.columns:
+        raise fail("data", "one column or more", "none", "give the table with its columns")
+    return {name: plain_column(column, name in exact) for name, column in table.columns.items()}
+
+
+def plain_column(column: TypedColumn, exact: bool = False) -> np.ndarray:
+    """Numbers with NaN where one is missing, or text that is empty there.
+
+    Whole numbers stay whole, so that ids of many digits stay apart. Text of numbers is read as numbers but where the
+    column is `exact`.
+    """
+    if column.values.dtype.kind in "iu":
+        return column.values
+    if column.values.dtype.kind in "fb":
+        return column.values.astype(float)
+    if not exact and column.kind in ("number", "truth"):
+        return column.numbers()
+    texts = column.labels().texts()
+    return texts if exact else column_of(texts.tolist())
+
+
+def _columns_of_matrix(source: Any, names: Sequence[str]) -> Columns:
+    array = np.asarray(source)
+    if array.ndim != 2 or array.dtype.kind not in "iufbO":
+        got = f"{type(source).__name__} of shape {array.shape}" if array.ndim else type(source).__name__
+        raise fail("data", EXPECTED, got, "convert it to one of these")
+    if array.shape[1] != len(names):
+        raise fail("data", f"a matrix of {len(names)} columns", f"{array.shape[1]}", "give the columns of the run")
+    cells = source if isinstance(source, np.ma.MaskedArray) else array
+    return dict(zip(names, [cells[:, place] for place in range(len(names))], strict=True))
