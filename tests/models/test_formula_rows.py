@@ -9,7 +9,7 @@ import pytest
 import vijax as vi
 from vijax.models.formulas import coefficients as shown
 from vijax.models.formulas import formula
-from vijax.models.formulas.glmm import Draws
+from vijax.models.formulas.glmm_model import Draws
 from vijax.models.formulas.laws import LAWS
 from vijax.models.structural.covariates import one_sided
 
@@ -249,7 +249,7 @@ def test_a_comparison_with_a_level_knows_its_equals_in_later_rows(text, training
         ({}, "y ~ (1 | g:x) + (1 | x:g)", "each effect of g:x once"),
         ({}, "y ~ (x + y - (x + g)):x", "terms that are there, to the right of a minus, got 'g'"),
         ({}, "~ x", "formula: expected response ~ terms"),
-        ({"u": [str(i % 3) for i in range(N)]}, "u ~ x", None),
+        ({"u": [str(i % 3) for i in range(N)]}, "u ~ x", "a response of numbers, or a family, for .u., got text"),
     ],
 )
 def test_bad_cells_and_terms_are_refused_by_place(more, text, said):

@@ -108,7 +108,7 @@ def test_columns_of_one_name_and_dates_are_named():
     ],
 )
 def test_errors_say_what_is_wrong(text, more, said, monkeypatch):
-    monkeypatch.setattr("vijax.models.formulas.glmm.MOST_NUMBERS", 150)
+    monkeypatch.setattr("vijax.models.formulas.rows_by_group.MOST_NUMBERS", 150)
     with pytest.raises(ValueError, match=said):
         vi.glmm(text, TABLE, **more)
 

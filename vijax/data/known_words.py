@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vijax.checks import require
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.ratings import are_ratings
 from vijax.data.corpora.select import with_vocabulary
@@ -64,6 +65,20 @@ def are_same(one: Sequence[str], other: Sequence[str]) -> bool:
     if len(one) != len(other):
         return False
     return tuple(one) == tuple(other) or (_is_by_hash(one) and _is_by_hash(other))
+
+
+def require_described_by(corpus: Corpus, own: str, where: str) -> None:
+    """Raises ValueError on documents whose covariates another model made.
+
+    Args:
+      corpus: the documents.
+      own: the mark of the model's own covariates; "" of a model without.
+      where: what the documents are called in messages.
+    """
+    is_own = not own or not corpus.described_by or corpus.described_by == own
+    got = "documents of a model with another formula or other training rows"
+    remedy = "Describe them by this model: model.described(corpus, table)."
+    require(is_own, where, "documents described by the model of the fit", got, remedy)
 
 
 def mark_of(words: Sequence[str]) -> bytes:

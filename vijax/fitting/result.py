@@ -452,16 +452,12 @@ class Fit(NamedTuple):
           documents: anything `vijax.data.read` reads.
           where: what they are called in messages.
         """
-        from vijax.data.known_words import over_words
+        from vijax.data.known_words import over_words, require_described_by
 
         form = self.alg.spec.model.form.documents
         known = self.vocabulary or (None if form is None else form.vocabulary)
         corpus = over_words(documents, known, where, "words" if form is None else form.names[1])
-        own = "" if form is None else form.described_by
-        is_own = not own or not corpus.described_by or corpus.described_by == own
-        got = "documents of a model with another formula or other training rows"
-        remedy = "Describe them by the model of the fit: model.described(corpus, table)."
-        require(is_own, where, "documents described by the model of the fit", got, remedy)
+        require_described_by(corpus, "" if form is None else form.described_by, where)
         return corpus
 
     def _topics(self) -> Any:

@@ -19,9 +19,11 @@ from vijax.arguments import Size
 from vijax.automatic.auto import auto
 from vijax.checks import require
 from vijax.extras import require_extra
-from vijax.models.formulas.glmm import Family, Glmm, OfClasses, OfNumbers, Prediction, glmm
+from vijax.models.formulas.glmm import Family, OfClasses, OfNumbers, glmm
+from vijax.models.formulas.glmm_model import Glmm, Prediction
 from vijax.predict.summary import Summary
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
+from vijax.sklearn.parts.inputs import require_plain
 from vijax.sklearn.parts.rows import weighed
 from vijax.sklearn.parts.tables import response_of, table_of, whole_formula
 from vijax.xla import keys
@@ -47,6 +49,7 @@ class _Mixed(VijaxEstimator):
         self._check_settings()
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        require_plain("y", y, may_be_dates=isinstance(self, ClassifierMixin))
         frame, y = table_of(self, X, True, response_of(self.formula)), column_or_1d(y, warn=True)
         check_consistent_length(frame, y)
         return frame, y
@@ -150,6 +153,7 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
     def log_predictive(self, X: Any, y: Any) -> Float[np.ndarray, " rows"]:
         """Log predictive density of each observation."""
         check_is_fitted(self)
+        require_plain("y", y)
         table = table_of(self, X, False).assign(**{self._response: _numbers(column_or_1d(y, warn=True))})
         with enable_x64(True):
             found = self.model_.log_lik(self.fit_, self._key, self.num_draws, table=table)

@@ -53,13 +53,26 @@ def _lkj(factor: Array, eta: Any) -> Any:
     return jnp.sum(powers * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)[..., 1:]) - area, -1)
 
 
+def _normal(x: Any, mean: float, sd: float) -> Any:
+    """SciPy's squares of sd would not fit into float32 where sd is 1e20."""
+    return stats.norm.logpdf((x - mean) / sd) - math.log(sd)
+
+
+def _student_t(x: Any, degrees: float, mean: float, scale: float) -> Any:
+    return stats.t.logpdf((x - mean) / scale, degrees) - math.log(scale)
+
+
+def _cauchy(x: Any, scale: float) -> Any:
+    return stats.cauchy.logpdf(x / scale) - math.log(scale)
+
+
 TWICE = math.log(2.0)
 KINDS = {
-    "normal": Kind("mean, sd", "real", stats.norm.logpdf),
-    "student_t": Kind("degrees, mean, scale", "real", stats.t.logpdf),
-    "half_normal": Kind("sd", "positive", lambda x, sd: TWICE + stats.norm.logpdf(x, 0.0, sd)),
-    "half_student_t": Kind("degrees, scale", "positive", lambda x, nu, sd: TWICE + stats.t.logpdf(x, nu, 0.0, sd)),
-    "half_cauchy": Kind("scale", "positive", lambda x, sd: TWICE + stats.cauchy.logpdf(x, 0.0, sd)),
+    "normal": Kind("mean, sd", "real", _normal),
+    "student_t": Kind("degrees, mean, scale", "real", _student_t),
+    "half_normal": Kind("sd", "positive", lambda x, sd: TWICE + _normal(x, 0.0, sd)),
+    "half_student_t": Kind("degrees, scale", "positive", lambda x, nu, sd: TWICE + _student_t(x, nu, 0.0, sd)),
+    "half_cauchy": Kind("scale", "positive", lambda x, sd: TWICE + _cauchy(x, sd)),
     "exponential": Kind("rate", "positive", lambda x, rate: stats.expon.logpdf(x, 0.0, 1 / rate)),
     "gamma": Kind("shape, rate", "positive", lambda x, shape, rate: stats.gamma.logpdf(x, shape, 0.0, 1 / rate)),
     "beta": Kind("alpha, beta", "unit interval", stats.beta.logpdf),
@@ -129,7 +142,8 @@ def changed(usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | Non
         listed_kinds = " or ".join(f"({', '.join(words)})" for words in known.values())
         require(fits, "priors", f"for {name!r} {listed_kinds}", repr(prior))
         numbers = [float(x) for x in prior[1:]]
-        spreads = numbers if support != "real" else numbers[-1:]
+        # Of laws of real numbers all but the location, which is the last but one, are positive.
+        spreads = numbers if support != "real" else [*numbers[:-2], numbers[-1]]
         require(
             np.isfinite(numbers).all() and min(spreads) > 0, "priors", f"finite positive numbers for {name!r}", prior
         )
