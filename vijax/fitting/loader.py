@@ -267,7 +267,7 @@ def as_loader(
         return row_loader(data, model, size or data.num_groups, seed, num_parts is not None)
     if model.form.one_group:
         data = one_group(data)
-    _check_given(data, model.form)
+    check_given(data, model.form)
     check_numbers(data)
     (model.form.check or check_finite)(data)
     kinds = intake.kinds_of(model, data)
@@ -322,7 +322,7 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
     return size
 
 
-def _check_given(data: PyTree, form: DataForm) -> None:
+def check_given(data: PyTree, form: DataForm) -> None:
     """Raises ValueError where a model that was made for its own data is given others: of another form or, where its
     unknowns are in units of its own, of equal shapes with other numbers."""
     given = form.given

@@ -421,6 +421,10 @@ class Fit(NamedTuple):
         """
         model = self.alg.spec.model
         score = model.answer("score")
+        if model.form.in_units_of_given:
+            from vijax.fitting.loader import check_given
+
+            check_given(documents, model.form)
         as_is = model.form.documents is not None or model.by_entry is not None
         data = documents if as_is else for_score(model, documents)
         data = self.in_words(data) if model.form.documents is not None else data

@@ -80,7 +80,9 @@ class _Mixed(VijaxEstimator):
                 said = f"{new}: their effects are drawn from the law of groups."
                 warnings.warn(f"{type(self).__name__}: {said}", UserWarning, stacklevel=4)
             eta = self.model_.predictors(draws, table, key_new)
-            return self.model_.law.mean(self.model_.density_form.others(draws.named), eta).mean(0)
+            expected = self.model_.law.mean(self.model_.density_form.others(draws.named), eta)
+        # Draws of a row side by side: its mean then does not depend on how many rows there are.
+        return np.ascontiguousarray(np.moveaxis(expected, 0, -1)).mean(-1)
 
 
 @estimator

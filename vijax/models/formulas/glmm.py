@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -113,6 +113,7 @@ def glmm(
     ['Intercept', 'x', '1|g_sigma', 'sigma']
     """
     require(isinstance(formula, str), "formula", "text", type(formula).__name__)
+    require(family is None or family in LAWS, "family", f"None or one of {list(LAWS)}", repr(family))
     check_alignment(weights, table)
     if isinstance(table, str):  # its rows are the argument, not its path: the file may change
         table = formulas.table_at(formula, table, functions, family)
@@ -169,6 +170,8 @@ class Of:
 
     form: Form
     name: str
+    in_float64: ClassVar[bool] = True
+    """Draws are shown in float64, as `Form.named` derives them."""
 
     def __call__(self, *given: Any) -> Any:
         """The function at its arguments."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,9 @@ from vijax.predict.predictive import coordinates
 from vijax.predict.summary import Summary, of_draws
 from vijax.xla import keys
 from vijax.xla.compiler import kept, quick_jit
+from vijax.xla.precision import precision_of
+
+Method = TypeVar("Method", bound=Callable)
 
 
 class Draws(NamedTuple):
@@ -88,6 +92,17 @@ class Prediction(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+def _in_precision_of_fit(method: Method) -> Method:
+    """A method of a fit, which computes in the precision of that fit, whatever the working precision is now."""
+
+    @functools.wraps(method)
+    def of_fit(self: Any, fit: Any, *given: Any, **named: Any) -> Any:
+        with precision_of(getattr(getattr(fit, "state", None), "posterior", None)):
+            return method(self, fit, *given, **named)
+
+    return of_fit  # type: ignore[return-value]
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Glmm(Model):
     """A regression by a formula: a log density of its coefficients and of the spreads of its group effects.
@@ -124,6 +139,7 @@ class Glmm(Model):
         jax.eval_shape(lambda x: names.extend(self.density_form.named(self.log_density.values_at(x))), x)
         return names
 
+    @_in_precision_of_fit
     def draws(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Draws:
         """Draws from a fit: the unknowns of q, and the effects of all groups given them and the data.
 
@@ -140,6 +156,7 @@ class Glmm(Model):
         require(is_own, "fit", "a fit of this model", "one of another formula or table", "Make the model of its table.")
         return self._draws_at(fit, coordinates(fit.posterior[Z], key_q, num_draws), key_effects)
 
+    @_in_precision_of_fit
     def group_effects(self, fit: Any, z: Any, key: PRNGKeyArray) -> GroupEffects:
         """Effects of all groups at draws of q: what `Fit.to_arviz` puts beside the unknowns.
 
@@ -231,6 +248,7 @@ class Glmm(Model):
         effects = np.einsum("sij,snj->sni", factors, noise) * size / np.array(own.sizes)
         return effects[:, new.codes]
 
+    @_in_precision_of_fit
     def predict(
         self,
         fit: Any,
@@ -254,6 +272,9 @@ class Glmm(Model):
           new_levels: "draw" takes groups that training has not seen, and says in `Prediction.new_levels` which they
             are and how many rows are of them; "error" refuses them by name.
         """
+        is_number = not isinstance(key, jax.core.Tracer)
+        remedy = "It reads tables: call it outside of jax.jit and vmap."
+        require(is_number, "key", "a random key that is known", "one that JAX traces", remedy)
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
         key_draws, key_new, key_data = keys.several(key, 3)
         rows = self.design.rows if table is None else self.design.rows_of(table, new_levels)
@@ -292,6 +313,7 @@ class Glmm(Model):
         require(bool(named), "formula", expected, repr(self.design.formula))
         return of_draws(named, level)
 
+    @_in_precision_of_fit
     def log_lik(
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, table: Any = None
     ) -> Float[np.ndarray, "S N"]:

@@ -26,7 +26,8 @@ def check_sizes(design: Design) -> None:
     most = LARGEST[jnp.result_type(float).itemsize]
     for name, column in ((design.response, design.y), *zip(design.labels, design.rows.x.T, strict=True)):
         size = float(np.abs(column).max(initial=0.0))
-        spread = float(column.std()) if size <= most else np.inf
+        # In units of its size: squares of the smallest numbers would be zero.
+        spread = size * float((column / size).std()) if 0 < size <= most else 0.0
         is_fine = size <= most and (spread == 0.0 or spread >= 1 / most)
         got = f"{name}, of size {size:.0e}"
         expected = f"columns of sizes and spreads between {1 / most:g} and {most:g}"
