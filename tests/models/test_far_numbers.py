@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 import vijax as vi
-from vijax.models.formulas import crossed_normal, integrals, priors
+from vijax.models.formulas import priors
+from vijax.models.formulas.effects import crossed_normal, integrals
 from vijax.xla.precision import enable_x64
 
 RNG = np.random.default_rng(4)
@@ -21,7 +22,12 @@ def test_the_normal_integral_keeps_its_digits_far_out(size):
     that a search found a mode of rounding (columns of mean 5 and sd 1e-4)."""
     b, sigma = np.full((11, 1), size), 0.07
     r = 35.0 * size + 0.4 * RNG.normal(size=11)
-    exact = stats.multivariate_normal.logpdf(r, cov=sigma**2 * np.eye(11) + b @ b.T)
+    effect = b[:, 0] @ r / (b[:, 0] @ b[:, 0] + sigma**2)
+    squares = np.sum((r - b[:, 0] * effect) ** 2) / sigma**2 + effect**2
+    log_det = 22 * np.log(sigma) + np.log1p(b[:, 0] @ b[:, 0] / sigma**2)
+    exact = -0.5 * (11 * np.log(2 * np.pi) + log_det + squares)
+    if size == 1.0:
+        assert exact == pytest.approx(stats.multivariate_normal.logpdf(r, cov=sigma**2 * np.eye(11) + b @ b.T))
     narrow = [jnp.asarray(x, jnp.float32) for x in (r, b, sigma, 11.0)]
     assert float(integrals.of_normal(*narrow)) == pytest.approx(exact, rel=2e-2)
 

@@ -13,7 +13,8 @@ from scipy import integrate, optimize, special, stats
 import vijax as vi
 from tests.models.mixed_tables import CATTLE, SLEEP
 from tests.programs import compiled, names_since
-from vijax.models.formulas import formula, integrals, priors
+from vijax.models.formulas import formula, priors
+from vijax.models.formulas.effects import integrals
 from vijax.models.formulas.form import correlated
 from vijax.models.formulas.glmm import Family, OfClasses
 from vijax.models.formulas.laws import LAWS

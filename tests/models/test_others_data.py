@@ -21,9 +21,7 @@ def test_data_of_another_table_are_refused():
     """Of equal shapes, they would be read in units of the model's own table: a slope of -5 was fitted as .65."""
     one = vi.glmm("y ~ x + (1 | g)", TABLE)
     other = vi.glmm("y ~ x + (1 | g)", {**TABLE, "y": TABLE["y"][::-1]})
-    with pytest.raises(
-        ValueError, match=r"data: expected none, or model.data .* arrays of those names with other numb"
-    ):
+    with pytest.raises(ValueError, match=r"data: expected none, or model.data .* those names with other numbers"):
         vi.fit(vi.ngvi(one), other.data, num_steps=1, key=jax.random.key(0))
     with pytest.raises(ValueError, match=r"data: expected none, or model.data .* make the model of the others"):
         vi.auto(one, other.data, key=jax.random.key(0))
@@ -68,9 +66,9 @@ def test_masked_cells_are_missing_after_the_same_numbers_without_a_mask():
     [
         (
             np.ma.array(np.ones(N), mask=np.arange(N) == 2),
-            "weights: expected numbers in 'weights', got 'None' in row 2",
+            "weights: expected numbers in .*, got 'nan' in row 2",
         ),
-        ([None, *[1.0] * (N - 1)], "weights: expected numbers in 'weights', got 'None' in row 0"),
+        ([None, *[1.0] * (N - 1)], "weights: expected numbers in 'weights', got 'nan' in row 0"),
         (["a"] * N, "weights: expected numbers in 'weights', got 'a' in row 0"),
         (np.arange(N).astype("M8[D]"), "weights: expected numbers in 'weights', got '1970-01-01' in row 0"),
         ("g2", "weights: expected a column 'g2' in the table"),

@@ -2,8 +2,8 @@
 
     eta = offset + X beta + Z u,   u_j ~ N(0, D C C' D)   (D standard deviations, C C' correlations),   y ~ p(y | eta)
 
-The effects u are integrated out: group by group where there is one factor (`vijax.models.formulas.integrals`), else
-all together (`vijax.models.formulas.crossed`; of a normal law `crossed_normal`). What is left is a density of a few
+The effects u are integrated out (`vijax.models.formulas.effects`): group by group where there is one factor
+(`integrals`), else all together (`crossed`; of a normal law `crossed_normal`). What is left is a density of a few
 numbers, in which no spread is tied to its effects: mean field of effects and spreads together is too narrow. The
 numbers are in units in which the data are of size one: beta = location + unit T b, where T' X' X T is about N I.
 
@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.contract.variables import free
-from vijax.models.formulas import crossed, crossed_normal, integrals
+from vijax.models.formulas.effects import crossed, crossed_normal, integrals
 from vijax.models.formulas.formula import Design, at_level
 from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
 from vijax.models.formulas.priors import Prior, log_prob
@@ -234,7 +234,7 @@ class Form:
 
     @property
     def is_summed(self) -> bool:
-        """True where rows are read as sums over them (`vijax.models.formulas.crossed_normal`)."""
+        """True where rows are read as sums over them (`vijax.models.formulas.effects.crossed_normal`)."""
         return self.law == "gaussian" and len(self.effects) > 1
 
     def scales(self, values: Mapping[str, Any]) -> crossed_normal.Scales:

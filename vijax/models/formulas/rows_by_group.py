@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vijax.checks import require
-from vijax.models.formulas.crossed_normal import sums_of
+from vijax.models.formulas.effects.crossed_normal import sums_of
 from vijax.models.formulas.form import Form
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import Law

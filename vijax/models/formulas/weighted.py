@@ -47,7 +47,8 @@ def _numbers(column: TypedColumn, table: TypedTable) -> Float[np.ndarray, " N"]:
 def check_alignment(weights: Any, table: Any) -> None:
     """Raises ValueError where weights and table are pandas' own, with labels of rows in another order: by their places
     the weights would go to other rows."""
-    own, known = getattr(weights, "index", None), getattr(table, "index", None)
+    own: Any = getattr(weights, "index", None)
+    known: Any = getattr(table, "index", None)
     if not hasattr(own, "equals") or not hasattr(known, "equals"):
         return
     remedy = "Pass weights.loc[table.index], or weights.to_numpy() for weights in the order of the rows."

@@ -6,7 +6,7 @@ With r = y - X b, the rows' weights W and v ~ N(0, I) the effects of all groups 
     log p(y) = -n/2 log(2 pi sigma^2) - (r' W r / sigma^2 - g' H^-1 g) / 2 - log det H / 2     (n the sum of W),
 
 and v given y is N(H^-1 g, H^-1). Z' W Z, Z' W (X, y), and the triangular factor of (X, y) hold all that the rows say;
-H is factored as in `vijax.models.formulas.crossed` (Bates et al. 2015, section 3).
+H is factored as in `vijax.models.formulas.effects.crossed` (Bates et al. 2015, section 3).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import scipy.sparse as sp
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.sparse.linalg import lsmr
 
-from vijax.models.formulas.crossed import Curvature, Effects, factored, noise_of
-from vijax.models.formulas.integrals import LOG_2PI
+from vijax.models.formulas.effects.crossed import Curvature, Effects, factored, noise_of
+from vijax.models.formulas.effects.integrals import LOG_2PI
 
 MOST_PASSES = 200
 """Passes over the rows for the squares that nothing explains, at most."""
