@@ -94,6 +94,8 @@ def test_coefficients_far_from_zero_are_drawn_in_float64():
     assert draws["Intercept"].dtype == np.float64
     assert len(np.unique(draws["Intercept"])) == 200
     assert np.abs(8 * draws["Intercept"] % 1 - 0.5).min() < 0.4
+    table = fit.summary(num_draws=200)
+    assert abs(8 * table.mean[table.names.index("Intercept")] % 1) > 1e-6
     own = model.draws(fit, jax.random.key(1), 200).named
     assert own["Intercept"].std() == pytest.approx(draws["Intercept"].std(), rel=0.3)
 

@@ -41,7 +41,8 @@ def whole(data: PyTree, values: dict[str, Any], given: None) -> PyTree:
 def of_globals(spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
     """Values of the globals by name, draws leading; of points the same value each time."""
     points = tuple(name for name in posterior if spec.is_point(name))
-    if getattr(getattr(spec.model.free, "derived", None), "in_float64", False):
+    is_traced = isinstance(key, jax.core.Tracer)  # within a program of the caller's, which has one precision
+    if getattr(getattr(spec.model.free, "derived", None), "in_float64", False) and not is_traced:
         return _of_globals_in_float64(spec.model, num_draws, points, hyper, posterior, key)
     make = lambda of: quick_jit(lambda *given: _shown(of(), _values(of(), *given)), static_argnums=(0, 1))
     return kept(spec.model, "draws", make)(num_draws, points, hyper, posterior, key)

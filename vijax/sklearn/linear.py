@@ -132,6 +132,6 @@ class BayesianLogisticRegression(_Linear, PredictorClassifier):
         return linear_model(num_sites, dim, "bernoulli")
 
     def _describe(self) -> None:
-        found = [self._coefficients(fit) for fit in self.fit_]
-        self.coef_, self.coef_std_ = (np.stack([one[i] for one in found]) for i in range(2))
-        self.intercept_ = np.array([one[2] for one in found])
+        coefficients = [self._coefficients(fit) for fit in self.fit_]
+        self.coef_, self.coef_std_ = (np.stack([one[i] for one in coefficients]) for i in range(2))
+        self.intercept_ = np.array([one[2] for one in coefficients])

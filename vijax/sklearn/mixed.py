@@ -142,8 +142,8 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of intervals that hold y with a probability of `level`, at rows X, (rows, columns)."""
-        found = self._prediction(X, level)
-        return np.asarray(found.lowest), np.asarray(found.highest)
+        prediction = self._prediction(X, level)
+        return np.asarray(prediction.lowest), np.asarray(prediction.highest)
 
     def _prediction(self, X: Any, level: float) -> Prediction:
         check_is_fitted(self)
@@ -158,8 +158,8 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
         require_plain("y", y)
         table = table_of(self, X, False).assign(**{self._response: _numbers(column_or_1d(y, warn=True))})
         with enable_x64(True):
-            found = self.model_.log_lik(self.fit_, self._key, self.num_draws, table=table)
-        return logsumexp(found, axis=0) - np.log(len(found))
+            log_probs = self.model_.log_lik(self.fit_, self._key, self.num_draws, table=table)
+        return logsumexp(log_probs, axis=0) - np.log(len(log_probs))
 
 
 @estimator
@@ -213,8 +213,8 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
         """The probability of each class, all unknowns integrated over their posterior."""
-        found = self._expected(X)
-        return np.stack([1 - found, found], 1) if found.ndim == 1 else found
+        expected = self._expected(X)
+        return np.stack([1 - expected, expected], 1) if expected.ndim == 1 else expected
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
@@ -231,11 +231,11 @@ def _places(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 def _numbers(y: np.ndarray) -> Float[np.ndarray, " rows"]:
     """A response as finite numbers."""
     try:
-        found = y.astype(np.float64)
+        numbers = y.astype(np.float64)
     except (TypeError, ValueError):
         require(False, "y", "numbers", repr(y[0]), "MixedModelClassifier takes classes.")
-    require(np.isfinite(found).all(), "y", "finite numbers", "NaN or infinity")
-    return found
+    require(np.isfinite(numbers).all(), "y", "finite numbers", "NaN or infinity")
+    return numbers
 
 
 def _in_order(table: Summary, names: Sequence[str]) -> Summary:

@@ -278,7 +278,7 @@ def name_of_value(value: Any) -> tuple[LabelKind, str]:
         return "number", _number_name(value)
     if isinstance(value, Rational):
         is_whole = value.denominator == 1
-        return "number", _whole_name(value.numerator) if is_whole else _number_name(float(value))
+        return "number", _whole_name(int(value.numerator)) if is_whole else _number_name(float(value))
     if isinstance(value, datetime.date | np.datetime64):
         return "time", _time_name(value)
     return "text", unicodedata.normalize("NFC", str(value))

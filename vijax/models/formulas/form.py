@@ -120,12 +120,12 @@ class Form:
     def variables(self) -> dict[str, Any]:
         """The unknowns."""
         blocks = [(f"{own.name}.{i}", k) for own in self.effects for i, k in enumerate(own.blocks) if k > 1]
-        found = {COEFFICIENTS + label: free() for label in self.labels}
-        found |= {SDS + own.name: free(len(own.labels), "positive") for own in self.effects}
-        found |= {CORRELATIONS + name: free(k * (k - 1) // 2) for name, k in blocks}
+        unknowns = {COEFFICIENTS + label: free() for label in self.labels}
+        unknowns |= {SDS + own.name: free(len(own.labels), "positive") for own in self.effects}
+        unknowns |= {CORRELATIONS + name: free(k * (k - 1) // 2) for name, k in blocks}
         shapes = {"threshold": (self.cutpoints,)}
         others = LAWS[self.law].aux
-        return found | {AUX + name: free(shapes.get(name, ()), SUPPORTS.get(name, "positive")) for name in others}
+        return unknowns | {AUX + name: free(shapes.get(name, ()), SUPPORTS.get(name, "positive")) for name in others}
 
     def coefficients(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
         """beta, in the units of the data."""
@@ -158,25 +158,25 @@ class Form:
 
     def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All unknowns by their names, in the units of the data."""
-        found = dict(zip(self.labels, self.coefficients(values), strict=True))
+        named = dict(zip(self.labels, self.coefficients(values), strict=True))
         for i, own in enumerate(self.effects):
-            found |= dict(zip(own.names_of_sds(), self.sds(values, i), strict=True))
+            named |= dict(zip(own.names_of_sds(), self.sds(values, i), strict=True))
             for b, (start, k) in enumerate(zip(own.starts(), own.blocks, strict=True)):
                 if k > 1:
                     block = correlated(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0]
                     pairs = [(r, c) for r in range(k) for c in range(r)]
-                    found |= {own.name_of_correlation(start + c, start + r): block[r] @ block[c] for r, c in pairs}
+                    named |= {own.name_of_correlation(start + c, start + r): block[r] @ block[c] for r, c in pairs}
         others = dict(self.aux(values))
         if self.cutpoints:  # of predictors with their mean
             cuts = others.pop("threshold") + self.coefficients(values) @ jnp.asarray(self.centre)
-            found |= {f"threshold[{i}]": cuts[i] for i in range(self.cutpoints)}
-        return found | {n: x * (self.units.size if n == "sigma" else 1.0) for n, x in others.items()}
+            named |= {f"threshold[{i}]": cuts[i] for i in range(self.cutpoints)}
+        return named | {n: x * (self.units.size if n == "sigma" else 1.0) for n, x in others.items()}
 
     def others(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the law beside eta, from unknowns by their names: (S,), cutpoints (S, C - 1)."""
         cuts = [np.asarray(named[f"threshold[{i}]"]) for i in range(self.cutpoints)]
-        found = {name: np.asarray(named[name]) for name in LAWS[self.law].aux if name in named}
-        return found | ({"threshold": np.stack(cuts, -1)} if cuts else {})
+        parameters = {name: np.asarray(named[name]) for name in LAWS[self.law].aux if name in named}
+        return parameters | ({"threshold": np.stack(cuts, -1)} if cuts else {})
 
     def log_prior(self, values: Mapping[str, Any]) -> Float[Array, ""]:
         """Log prior of the unknowns, with the Jacobian of their units."""
@@ -380,6 +380,6 @@ def _least_squares(
     p = x.shape[1]
     table = np.concatenate([x, wanted.reshape(len(x), -1)], 1)
     rows = np.concatenate([np.sqrt(weights)[:, None] * table, np.eye(p, table.shape[1]) * little[:, None]])
-    found = np.asarray(np.linalg.qr(rows, mode="r"))[:p]
-    found = found * np.where(np.diagonal(found) < 0, -1.0, 1.0)[:, None]
-    return np.linalg.solve(found[:, :p], found[:, p:]).reshape(p, *wanted.shape[1:]), found[:, :p]
+    triangle = np.asarray(np.linalg.qr(rows, mode="r"))[:p]
+    triangle = triangle * np.where(np.diagonal(triangle) < 0, -1.0, 1.0)[:, None]
+    return np.linalg.solve(triangle[:, :p], triangle[:, p:]).reshape(p, *wanted.shape[1:]), triangle[:, :p]

@@ -100,7 +100,7 @@ def weak(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str
     slopes = {label: 2.5 * unit / sd for label, (_, sd) in columns.items() if label != "Intercept"}
     means = {label: mean for label, (mean, _) in columns.items()}
     intercept = math.sqrt((2.5 * unit) ** 2 + sum((sd * means[label]) ** 2 for label, sd in slopes.items()))
-    found: dict[str, Prior] = {}
+    priors: dict[str, Prior] = {}
     levels = design.against or (None,)
     for i, label in enumerate(labels):
         if law.link == "logit" and law.name != "beta":  # on a scale of probabilities the data say nothing of the unit
@@ -108,19 +108,19 @@ def weak(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str
         else:
             sd = intercept if label == "Intercept" else slopes[label]
         for level in levels:
-            found[at_level(label, level)] = ("normal", centre if label == "Intercept" else 0.0, sd)
+            priors[at_level(label, level)] = ("normal", centre if label == "Intercept" else 0.0, sd)
     for factor, z in zip(design.factors, design.rows.z, strict=True):
         for level in levels:
             for i, label in enumerate(factor.labels):
                 sd = intercept if label == "1" else 2.5 * unit / _about(z[:, i], weights)[1]
-                found[at_level(f"{label}|{factor.name}_sigma", level)] = ("half_normal", sd)
+                priors[at_level(f"{label}|{factor.name}_sigma", level)] = ("half_normal", sd)
         if max(factor.blocks) > 1:
-            found[f"corr|{factor.name}"] = ("lkj", 1.0)
+            priors[f"corr|{factor.name}"] = ("lkj", 1.0)
     if law.ordered:
         places = np.round(np.linspace(-2, 2, len(design.levels) - 1), 2)
-        return found | {f"threshold[{i}]": ("normal", float(at), 1.0) for i, at in enumerate(places)}
+        return priors | {f"threshold[{i}]": ("normal", float(at), 1.0) for i, at in enumerate(places)}
     own = {"sigma": ("half_student_t", 4.0, unit), **AUX}
-    return found | {name: own[name] for name in law.aux}
+    return priors | {name: own[name] for name in law.aux}
 
 
 def _about(x: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
@@ -132,7 +132,7 @@ def _about(x: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
 def changed(usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | None) -> dict[str, Prior]:
     """The usual priors with those that are given in their places; ValueError where there is none of that name, or it
     is of another support."""
-    found = dict(usual)
+    chosen = dict(usual)
     for name, prior in (given or {}).items():
         require(name in usual, "priors", f"one of {list(usual)}", repr(name))
         support = KINDS[usual[name][0]].support
@@ -147,5 +147,5 @@ def changed(usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | Non
         require(
             np.isfinite(numbers).all() and min(spreads) > 0, "priors", f"finite positive numbers for {name!r}", prior
         )
-        found[name] = (str(prior[0]), *numbers)
-    return found
+        chosen[name] = (str(prior[0]), *numbers)
+    return chosen

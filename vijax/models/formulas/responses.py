@@ -45,8 +45,8 @@ def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping
         key_effects, key_data = jax.random.split(key)
         effects = dict(local)
         if form.effects and not effects:
-            found = _of_known(form)(values, layout["data"], key_effects)
-            effects = {own.name: u for own, u in zip(form.effects, found, strict=True)}
+            known = _of_known(form)(values, layout["data"], key_effects)
+            effects = {own.name: u for own, u in zip(form.effects, known, strict=True)}
         eta = form.eta(values, layout["rows"])
         for i, own in enumerate(form.effects):
             u = effects[own.name] * jnp.asarray(own.sizes, eta.dtype) / form.units.size

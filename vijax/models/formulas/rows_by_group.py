@@ -68,5 +68,5 @@ def _factors(rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     if table.shape[1] > table.shape[2]:
         table = np.linalg.qr(table, mode="r")
     d = rows["z0"].shape[2]
-    found = {"z0": table[..., :d], "x": table[..., d:-1], "y": table[..., -1]}
-    return found | {"offset": np.zeros_like(found["y"]), "count": rows["weight"].sum(1)}
+    factors = {"z0": table[..., :d], "x": table[..., d:-1], "y": table[..., -1]}
+    return factors | {"offset": np.zeros_like(factors["y"]), "count": rows["weight"].sum(1)}

@@ -100,8 +100,8 @@ def _unit(columns: np.ndarray) -> np.ndarray:
 
 def _basis(columns: np.ndarray) -> np.ndarray:
     """Orthonormal columns of the same span; what is shorter than `EXACT` is rounding."""
-    found, sizes, _ = np.linalg.svd(columns, full_matrices=False)
-    return found[:, sizes > EXACT]
+    vectors, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    return vectors[:, sizes > EXACT]
 
 
 def effects_of_one_group(design: Design, factor: Factor) -> int:

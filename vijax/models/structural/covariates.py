@@ -60,15 +60,15 @@ class Covariates:
     def of(self, corpus: Corpus, table: Any) -> Corpus:
         """Documents with their covariates, the group last. Raises ValueError as `vijax.models.Stm.described` does."""
         check_rows(corpus, table)
-        found = (self.design.rows_of(table).x - self.centre) / self.scale
+        columns = (self.design.rows_of(table).x - self.centre) / self.scale
         if self.content is not None and self.levels is not None:
             labels = _labels(table, self.content)
             codes = self.levels.codes_of(labels)
             new = sorted(set(labels.texts()[codes < 0].tolist()))
             expected = f"groups of {self.content!r} that training has ({', '.join(self.groups)})"
             require(not new, "table", expected, new)
-            found = np.column_stack([found, codes])
-        return dataclasses.replace(corpus, covariates=found, described_by=self.mark)
+            columns = np.column_stack([columns, codes])
+        return dataclasses.replace(corpus, covariates=columns, described_by=self.mark)
 
 
 def one_sided(formula: str, table: Any, argument: str = "prevalence") -> formulas.Design:
