@@ -75,15 +75,21 @@ def test_priors_of_any_unit_are_densities_in_float32(law, reference, scale):
 @pytest.mark.parametrize(
     ("more", "family", "said"),
     [
-        ({"y": TABLE["y"] * 1e300}, None, r"expected columns of sizes and spreads between 1e-30 and 1e\+30, got y"),
-        ({"y": TABLE["y"] * 1e-300}, None, "sizes and spreads between .*, got y, .* another unit of y"),
-        ({"x": TABLE["x"] * 1e60}, None, "sizes and spreads between .*, got x, of size"),
-        ({"y": 1e300 * (1 + np.arange(N))}, "poisson", "sizes and spreads between .*, got y"),
+        ({"y": TABLE["y"] * 1e300}, None, r"sizes up to 1e\+30 and spreads between 1e-18 and 1e\+18, got y, of size"),
+        ({"y": TABLE["y"] * 1e-300}, None, "got y, of size .*e-300 and spread .*another unit of y"),
+        ({"x": TABLE["x"] * 1e60}, None, "spreads between .*, got x, of size"),
+        ({"y": 1e300 * (1 + np.arange(N))}, "poisson", "spreads between .*, got y"),
     ],
 )
 def test_sizes_that_floats_cannot_hold_are_said(more, family, said):
     with pytest.raises(ValueError, match=said):
         vi.glmm("y ~ x", {**TABLE, **more}, family)
+
+
+def test_nanoseconds_and_constants_are_of_fair_size():
+    """1.7e18 nanoseconds of some years, and a constant, whose spread is rounding alone."""
+    table = {**TABLE, "x": 1.7e18 + 1e15 * TABLE["x"], "c": np.full(N, 0.1)}
+    assert vi.glmm("y ~ x + c", table).design.labels == ("Intercept", "x", "c")
 
 
 def test_coefficients_far_from_zero_are_drawn_in_float64():

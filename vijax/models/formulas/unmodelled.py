@@ -17,20 +17,25 @@ FIRST_ROWS = 200
 """Rows that tell in most cases whether errors are left."""
 MOST_DENSE = 2000
 """Effects beside those of the largest factor, at most."""
-LARGEST = {4: 1e30, 8: 1e140}
-"""Sizes of numbers that the density can hold, by the bytes of its floats; their reciprocals are the smallest."""
+LARGEST = {4: 1e30, 8: 1e200}
+"""Sizes of numbers that a density can hold, by the bytes of its floats."""
+WIDEST = {4: 1e18, 8: 1e140}
+"""Spreads whose squares it can hold too; their reciprocals are the narrowest."""
+CONSTANT = 1e-13
+"""A spread of a smaller share of the size is rounding."""
 
 
 def check_sizes(design: Design) -> None:
     """Raises ValueError for columns whose size, or spread, the floats of a density cannot hold."""
-    most = LARGEST[jnp.result_type(float).itemsize]
+    width = jnp.result_type(float).itemsize
+    largest, widest = LARGEST[width], WIDEST[width]
+    expected = f"columns of sizes up to {largest:g} and spreads between {1 / widest:g} and {widest:g}"
     for name, column in ((design.response, design.y), *zip(design.labels, design.rows.x.T, strict=True)):
         size = float(np.abs(column).max(initial=0.0))
-        # In units of its size: squares of the smallest numbers would be zero.
-        spread = size * float((column / size).std()) if 0 < size <= most else 0.0
-        is_fine = size <= most and (spread == 0.0 or spread >= 1 / most)
-        got = f"{name}, of size {size:.0e}"
-        expected = f"columns of sizes and spreads between {1 / most:g} and {most:g}"
+        share = float((column / (size or 1.0)).std())  # in units of its size: the square of 1e-300 is zero
+        spread = size * share
+        is_fine = size <= largest and (share <= CONSTANT or 1 / widest <= spread <= widest)
+        got = f"{name}, of size {size:.0e} and spread {spread:.0e}"
         require(is_fine, "table", expected, got, f"Divide it by a power of ten: another unit of {name}.")
 
 
