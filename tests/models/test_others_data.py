@@ -91,3 +91,13 @@ def test_weights_with_an_index_are_those_of_the_rows():
     aligned = vi.glmm("y ~ x", table, weights=weights.loc[table.index]).weights
     np.testing.assert_array_equal(aligned, 1.0 + table.index.to_numpy())
     np.testing.assert_array_equal(vi.glmm("y ~ x", table, weights=weights.to_numpy()).weights, weights)
+
+
+def test_rows_of_weight_zero_are_no_part_of_predictive_checks():
+    weights = 1.0 * (np.arange(N) % 3 > 0)
+    for text in ("y ~ x + (1 | g)", "y ~ x + (1 | g) + (1 | z2)"):
+        model = vi.glmm(text, {**TABLE, "z2": np.arange(N) % 4}, weights=weights)
+        how = model.answer("predictive")
+        layout = how.layout(model.data)
+        assert {len(values) for values in layout["rows"].values()} == {20}
+        np.testing.assert_allclose(how.observed(layout, model.data), TABLE["y"][weights > 0], rtol=1e-6)

@@ -294,7 +294,8 @@ class Glmm(Model):
         return Prediction(*ends_of_mean, lowest, highest, level, spread, rows.new_levels, rows.notes)
 
     def replicated(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Float[np.ndarray, "S N"]:
-        """Responses drawn for the rows of training, as `Fit.predictive` draws them; of categories their numbers."""
+        """Responses drawn for the rows of training of positive weight, as `Fit.predictive` draws them; of categories
+        their numbers."""
         return np.asarray(fit.predictive(key, num_draws, self.data, groups="same"))
 
     def ratios(self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9) -> Summary:
