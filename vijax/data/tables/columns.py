@@ -145,13 +145,16 @@ def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
     return np.array([str(value).strip().lower() in MISSING_NAMES for value in values], bool)
 
 
-def check_present(values: np.ndarray, expected: str, where: str, at: RowName) -> None:
+REMOVE = "remove those rows or fill them in"
+
+
+def check_present(values: np.ndarray, expected: str, where: str, at: RowName, remedy: str = REMOVE) -> None:
     """Raises a DataError where the names of classes, groups or nodes are missing in some rows."""
     missing = np.flatnonzero(are_missing(values))
     if len(missing):
         rows = ", ".join(map(at, missing[:5].tolist())) + (", ..." if len(missing) > 5 else "")
         got = f"a missing value in {rows} ({len(missing)} such)"
-        raise fail(where, expected, got, "remove those rows or fill them in")
+        raise fail(where, expected, got, remedy)
 
 
 def check_parts(number: int, total: int, held_out: float, what: str) -> None:
