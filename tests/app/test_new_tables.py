@@ -47,8 +47,9 @@ def test_the_decimal_sign_is_that_of_the_training_file(kept):
     assert read(config, data, "a,b\n1.234,2\n").x.tolist() == [[1.234, 2.0]]
     config, *both = trained("mixture", POINTS)
     assert read(config, both[kept], "a;b\n1.234;2\n").x.tolist() == [[1.234, 2.0]]
-    with pytest.raises(ValueError, match="column 'a': expected numbers, got '1,5' in line 2"):
-        read(config, both[kept], "a;b\n1,5;2\n")
+    assert read(config, both[kept], "a;b\n1,5;2\n").x.tolist() == [[1.5, 2.0]]  # no comma between thousands
+    with pytest.raises(ValueError, match="column 'a': expected numbers, got '1,500' in line 2"):
+        read(config, both[kept], "a;b\n1,500;2\n")
 
 
 @pytest.mark.parametrize("kept", [False, True])

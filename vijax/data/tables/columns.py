@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -108,16 +109,60 @@ def number(cell: object) -> float:
     return np.nan if text.lower() in MISSING else float(text)
 
 
-def column_of(cells: Sequence[str]) -> np.ndarray:
-    """Numbers, with NaN where they are missing, or else the strings themselves.
+EXACT = 2**53
+"""Whole numbers up to this one are floats."""
+TRUTHS = {"true": 1.0, "false": 0.0}
+LONGEST_TRUTH = 20
+"""Letters of a cell of True and False at most, blanks among them."""
+WHOLE = re.compile(r"[+-]?\d+")
 
-    >>> column_of(["1", "", "2.5"]), column_of(["1", "two"])
-    (array([1. , nan, 2.5]), array(['1', 'two'], dtype=object))
+
+def column_of(cells: Sequence[str]) -> np.ndarray:
+    """Numbers, with NaN where they are missing, or else the strings themselves. A column of True and False alone is of
+    1 and 0, as in files with types; whole numbers that floats do not hold stay whole, where none is missing.
+
+    >>> column_of(["1", "", "2.5"]), column_of(["1", "two"]), column_of(["TRUE", "false", ""])
+    (array([1. , nan, 2.5]), array(['1', 'two'], dtype=object), array([ 1.,  0., nan]))
+    >>> column_of(["9007199254740993", "1"])
+    array([9007199254740993,                1])
     """
+    if _are_truths(cells):
+        return np.array([TRUTHS.get(cell.strip().lower(), np.nan) for cell in cells])
     try:
-        return np.array([number(cell) for cell in cells], float)
+        numbers = np.array([number(cell) for cell in cells], float)
     except ValueError:
         return np.array(cells, object)
+    integers = integers_of(numbers, cells)
+    return numbers if integers is None else integers
+
+
+def _are_truths(cells: Sequence[str]) -> bool:
+    """True where each cell is True, False or missing, and not all are missing. A cell of another kind ends the look."""
+    possible = TRUTHS.keys() | MISSING
+    is_one = lambda cell: len(cell) <= LONGEST_TRUTH and cell.strip().lower() in possible
+    return all(map(is_one, cells)) and any(cell.strip().lower() in TRUTHS for cell in cells)
+
+
+def integers_of(numbers: np.ndarray, cells: Sequence[str]) -> np.ndarray | None:
+    """The cells as integers, where all of them are whole and floats do not hold some of them; else None."""
+    if not np.any(np.abs(numbers) >= EXACT) or not all(WHOLE.fullmatch(cell.strip()) for cell in cells):
+        return None
+    return smallest_integers([int(cell) for cell in cells])
+
+
+def smallest_integers(whole: Sequence[int]) -> np.ndarray | None:
+    """Whole numbers as int64, or uint64 where that does not hold them; None where neither does."""
+    least, most = min(whole), max(whole)
+    kinds = (np.int64, np.uint64)
+    dtype = next((kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max), None)
+    return None if dtype is None else np.array(whole, dtype)
+
+
+def without_blanks(cells: Sequence[Any]) -> list[Any]:
+    """The cells of a column without the blanks around texts, which say nothing in any format. Texts that are one object
+    stay one: a file of 1 MB can say a text of 20 MB ten thousand times."""
+    short = {cell: cell.strip() for cell in {cell for cell in cells if isinstance(cell, str)}}
+    return [short[cell] if isinstance(cell, str) else cell for cell in cells]
 
 
 def not_numbers(values: np.ndarray) -> Bool[np.ndarray, " N"]:
