@@ -29,8 +29,8 @@ class FileColumns(dict[str, np.ndarray]):
       numbers: the numbers of the rows in a file without lines, counted from 1; None for all rows in turn.
       decimal: the decimal sign of a text file; None where no number of it has one.
       declared: categories in the order that the file declares, by column.
-      cells: the cells with the types that the file gives them, of columns that are not of plain numbers; none of a text
-        file.
+      cells: the cells with the types that the file gives them, of columns that are not of plain numbers; of a text file
+        True and False alone.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], lines: Sequence[int] | None = None):
@@ -111,7 +111,7 @@ def number(cell: object) -> float:
 
 EXACT = 2**53
 """Whole numbers up to this one are floats."""
-TRUTHS = {"true": 1.0, "false": 0.0}
+TRUTHS = {"true": True, "false": False}
 LONGEST_TRUTH = 20
 """Letters of a cell of True and False at most, blanks among them."""
 WHOLE = re.compile(r"[+-]?\d+")
@@ -126,8 +126,8 @@ def column_of(cells: Sequence[str]) -> np.ndarray:
     >>> column_of(["9007199254740993", "1"])
     array([9007199254740993,                1])
     """
-    if _are_truths(cells):
-        return np.array([TRUTHS.get(cell.strip().lower(), np.nan) for cell in cells])
+    if are_truths(cells):
+        return np.array([np.nan if truth is None else float(truth) for truth in truths_of(cells)])
     try:
         numbers = np.array([number(cell) for cell in cells], float)
     except ValueError:
@@ -136,11 +136,16 @@ def column_of(cells: Sequence[str]) -> np.ndarray:
     return numbers if integers is None else integers
 
 
-def _are_truths(cells: Sequence[str]) -> bool:
+def are_truths(cells: Sequence[str]) -> bool:
     """True where each cell is True, False or missing, and not all are missing. A cell of another kind ends the look."""
     possible = TRUTHS.keys() | MISSING
     is_one = lambda cell: len(cell) <= LONGEST_TRUTH and cell.strip().lower() in possible
     return all(map(is_one, cells)) and any(cell.strip().lower() in TRUTHS for cell in cells)
+
+
+def truths_of(cells: Sequence[str]) -> np.ndarray:
+    """Cells of True and False as such, None where one is missing."""
+    return np.array([TRUTHS.get(cell.strip().lower()) for cell in cells], object)
 
 
 def integers_of(numbers: np.ndarray, cells: Sequence[str]) -> np.ndarray | None:

@@ -22,9 +22,11 @@ from vijax.data.tables.columns import (
     MISSING,
     WHOLE,
     FileColumns,
+    are_truths,
     column_of,
     not_numbers,
     smallest_integers,
+    truths_of,
     without_blanks,
 )
 from vijax.data.tables.formats import (
@@ -176,6 +178,9 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     _say_codes(columns, exact, notes)
     table = FileColumns({name: _column(c, name, name in exact, notes) for name, c in columns.items()}, lines)
     table.decimal = sign or sign_of(columns.values())
+    for name in numeric:
+        if are_truths(columns[name]):
+            table.cells[name] = truths_of(columns[name])
     return table
 
 
