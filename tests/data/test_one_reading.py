@@ -112,13 +112,15 @@ def test_tables_of_other_formats_beside_parquet_files_are_refused(tmp_path):
         read_columns(str(tmp_path))
 
 
-def test_true_and_false_in_one_file_and_numbers_in_another_are_refused(tmp_path):
+def test_true_and_false_in_one_file_are_one_and_zero_beside_numbers_in_another(tmp_path):
     parquet(tmp_path / "a.parquet", {"b": [True, False]})
     parquet(tmp_path / "b.parquet", {"b": [None, None]})
-    assert read_columns(str(tmp_path))["b"].tolist()[:2] == [1.0, 0.0]
-    parquet(tmp_path / "c.parquet", {"b": [2, 3]})
-    with pytest.raises(DataError, match="column 'b': expected one kind of values in all files, got True and False in"):
-        read_columns(str(tmp_path))
+    assert read_columns(str(tmp_path), exact=["b"])["b"].tolist() == ["True", "False", "", ""]
+    parquet(tmp_path / "c.parquet", {"b": [1, 3]})
+    notes = Notes()
+    assert read_columns(str(tmp_path), exact=["b"], notes=notes)["b"].tolist() == ["1", "0", "", "", "1", "3"]
+    assert notes.texts() == ("True and False in 'b' are 1 and 0, for other files have numbers there.",)
+    np.testing.assert_array_equal(read_columns(str(tmp_path))["b"], [1, 0, np.nan, np.nan, 1, 3])
 
 
 def test_columns_without_any_value_are_left_out_and_told(tmp_path):

@@ -170,6 +170,24 @@ def without_blanks(cells: Sequence[Any]) -> list[Any]:
     return [short[cell] if isinstance(cell, str) else cell for cell in cells]
 
 
+def columns_without_blanks(columns: Columns, where: str) -> Columns:
+    """Columns in memory as those of a file are read: without the blanks around names and texts.
+
+    Raises:
+      DataError: two names are one without them.
+
+    >>> columns_without_blanks({" g ": np.array([" b"], object)}, "data")
+    {'g': array(['b'], dtype=object)}
+    """
+    if len({name.strip() for name in columns}) < len(columns):
+        raise fail(where, "columns of distinct names", "names that differ by blanks alone", "rename those columns")
+    short = {name.strip(): values for name, values in columns.items()}
+    for name, values in short.items():
+        if values.dtype == object:
+            short[name] = np.array(without_blanks(values.tolist()), object)
+    return short
+
+
 def not_numbers(values: np.ndarray) -> Bool[np.ndarray, " N"]:
     """A mask of the entries that are neither numbers nor missing."""
     if values.dtype != object:

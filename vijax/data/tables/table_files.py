@@ -14,7 +14,7 @@ from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, kind_of, naming
 from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, check_row_groups, values_of
-from vijax.data.reading.partitions import Part, cells_of, check_one_format, index_left_out, is_index
+from vijax.data.reading.partitions import cells_of, check_one_format, index_left_out, is_index
 from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_files, parquet_parts
 from vijax.data.schema.labels import name_of
 from vijax.data.tables.columns import (
@@ -329,30 +329,24 @@ def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: N
         check_one_format(Path(path).expanduser(), parts[0].file)
     tables = [from_parquet(part.file, functools.partial(_whole, part.file), texts_once=True) for part in parts]
     names = _alike(path, tables, notes)
-    _check_truths(names, parts, tables)
     values = {name: [value for table in tables for value in values_of(table.column(name))] for name in names}
     beside = cells_of(parts, [table.num_rows for table in tables])
     values |= {name: cells for name, cells in beside.items() if name not in names}
+    _truths_as_numbers(values, notes)
     columns = _typed(values, path, exact, notes)
     orders = {name.strip(): _declared_order(tables, name) for name in names}
     columns.declared = {name: order for name, order in orders.items() if order}
     return columns
 
 
-def _check_truths(names: Sequence[str], parts: Sequence[Part], tables: Sequence[Any]) -> None:
-    """Raises a DataError where a column is True and False in one file, and something else in another."""
-    types = require_extra("pyarrow.types")
-    for name in names:
-        kinds = [table.schema.field(name).type for table in tables]
-        files = [part.file for part, kind in zip(parts, kinds, strict=True) if types.is_boolean(kind)]
-        others = [
-            part.file
-            for part, kind in zip(parts, kinds, strict=True)
-            if not types.is_boolean(kind) and not types.is_null(kind)
-        ]
-        if files and others:
-            got = f"True and False in {files[0]}, and other values in {others[0]}"
-            raise fail(f"column {name!r}", "one kind of values in all files", got, "write all files alike")
+def _truths_as_numbers(values: dict[str, list], notes: Notes) -> None:
+    """Makes True and False 1 and 0 in columns that have numbers too, in other files: one column has one kind of values,
+    and its names are those of numbers. It is told."""
+    for name, cells in values.items():
+        kinds = {type(cell) for cell in cells}
+        if bool in kinds and kinds & {int, float}:
+            values[name] = [int(cell) if isinstance(cell, bool) else cell for cell in cells]
+            notes.add(f"True and False in {name!r} are 1 and 0, for other files have numbers there.")
 
 
 def _declared_order(tables: Sequence[Any], name: str) -> tuple[str, ...]:
