@@ -364,3 +364,11 @@ def test_points_that_are_left_out_are_said():
     x = np.random.default_rng(1).normal(size=(3000, 2))
     assert scatter("S", x, ["a", "b"], np.zeros(3000, int)).note == "Of 3,000 rows 1,500 are drawn, evenly spread."
     assert scatter("S", x[:50], ["a", "b"], np.zeros(50, int)).note == ""
+
+
+def test_two_figures_of_one_title_have_two_files():
+    of = lambda means: blocks.Intervals("Effects", ["a"], means, [0.1])
+    names = [
+        name for name, _ in figures.pictures([of([1.0]), of([2.0]), blocks.Intervals("Curves", ["a"], [1.0], [1.0])])
+    ]
+    assert names == ["effects", "effects_2", "curves_2"]

@@ -53,7 +53,7 @@ def test_init_proposes_the_measures(penguins):
 def test_rows_are_refused_or_left_out(penguins):
     given = ['data.columns=["Bill (mm)", "Flipper (mm)"]', "held_out=0"]
     with pytest.raises(
-        ValueError, match=r"a missing value in line 5 .*: leave those rows out, --set data.missing=drop"
+        ValueError, match=r"a missing value in line 5 .*; or leave those rows out, --set data.missing=drop"
     ):
         load_data(load_config("mixture", given, penguins))
     train = load_data(load_config("mixture", [*given, "data.missing=drop"], penguins)).train

@@ -47,8 +47,9 @@ def test_the_decimal_sign_is_that_of_the_training_file(kept):
     assert read(config, data, "a,b\n1.234,2\n").x.tolist() == [[1.234, 2.0]]
     config, *both = trained("mixture", POINTS)
     assert read(config, both[kept], "a;b\n1.234;2\n").x.tolist() == [[1.234, 2.0]]
-    with pytest.raises(ValueError, match="column 'a': expected numbers, got '1,5' in line 2"):
-        read(config, both[kept], "a;b\n1,5;2\n")
+    assert read(config, both[kept], "a;b\n1,5;2\n").x.tolist() == [[1.5, 2.0]]  # no comma between thousands
+    with pytest.raises(ValueError, match="column 'a': expected numbers, got '1,500' in line 2"):
+        read(config, both[kept], "a;b\n1,500;2\n")
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -93,3 +94,65 @@ def test_columns_that_are_carried_through_keep_their_text():
     new = config.listing.source.new(config, data, {"id": ["007", "1e3"], "a": [1, 3], "b": ["2", "5"]}, None)
     assert new.beside["id"] == ["007", "1e3"]
     assert new.data.x.tolist() == [[1.0, 2.0], [3.0, 5.0]]
+
+
+# --- rows that cannot be placed --------------------------------------------------------------------------------------
+SEQUENCES = "g,day,x\n" + "".join(f"{'ab'[i // 6]},2024-05-{i % 6 + 1:02d},{i * i % 7}\n" for i in range(12))
+UNPLACED = "g,day,x\na,2024-05-01,1\n,2024-05-02,2\na,,3\na,2024-05-04,4\n"
+
+
+def test_new_rows_without_a_group_or_a_time_have_empty_results_in_their_place():
+    config, data, _ = trained("hmm", SEQUENCES, "data.group=g")
+    Path("new.csv").write_text(UNPLACED)
+    new = config.listing.source.new(config, data, "new.csv", None)
+    assert new.places.tolist() == [0, 3]
+    assert new.data.x[:, 0].tolist() == [1.0, 4.0]
+    assert new.beside["g"] == ["a", "", "a", "a"]
+    assert "2 of 4 rows lack a cell that the model needs, the first in line 3: their results are empty." in new.notes
+    scored = config.listing.source.other(config, data, "new.csv", None)
+    assert scored.x[:, 0].tolist() == [1.0, 4.0]
+    assert "1 rows without a 'day' are left out (data.missing), the first in line 4." in scored.notes
+
+
+def test_names_in_memory_lose_their_blanks_as_those_of_files_do():
+    config, data, _ = trained("hmm", SEQUENCES, "data.group=g")
+    source = {" g": [" a", "a "], "day": ["2024-05-01", " 2024-05-02"], "x": [1.0, 2.0]}
+    new = config.listing.source.new(config, data, source, None).data
+    assert new.group_names == ("a",)
+    assert new.columns == ("x",)
+
+
+def test_draws_of_rows_that_lack_a_cell_are_empty_in_their_place():
+    from vijax.app.rows.predicted import Draws
+
+    values = np.array([[[1.0], [np.nan]], [[-1.0], [np.nan]]])
+    draws = Draws(values, ("ill",), {"row": [0, 1]}, ("no", "yes"))
+    np.testing.assert_array_equal(draws.summary().columns()["probability_yes"], [0.5, np.nan])
+    assert draws.each().columns()["ill"].tolist() == ["yes", "", "no", ""]
+
+
+def test_times_to_come_have_their_fractions_zones_and_digits():
+    from vijax.app.rows.times import times_ahead
+
+    cells = {
+        "fractions": ([f"2024-01-01T00:00:0{i}.250" for i in range(5)], "2024-01-01 00:00:05.250"),
+        "zone": ([f"2024-01-01T0{i}:00:00+01:00" for i in range(5)], "2024-01-01 04:00:00+00:00"),
+        "nanoseconds": ([str(1_701_734_400_000_000_000 + i) for i in range(5)], 1_701_734_400_000_000_005),
+        "night": (["23:57", "23:58", "23:59", "00:00", "00:01"], "00:02:00"),
+    }
+    for name, (times, ahead) in cells.items():
+        text = "time,x\n" + "".join(f"{time},{i}\n" for i, time in enumerate(times))
+        _, data, _ = trained("hmm", text)
+        assert times_ahead(data.train, 1) == {"time": [ahead]}, name
+
+
+def test_commands_without_settings_name_none_in_remedies():
+    from vijax.app.cli import _one_line
+    from vijax.data.reading.checks import fail
+
+    remedy = "correct it; or leave the column out of data.columns; or take rows as they lie: --set data.order=none"
+    error = fail("a.csv", "numbers", "'x'", remedy)
+    assert _one_line(error, "transform") == "a.csv: expected numbers, got 'x'. To mend it: correct it."
+    assert "--set data.order=none" in _one_line(error, "fit")
+    error = fail("a.csv", "utf-8 text", "bytes", "pass encoding='cp1252' if that reads well")
+    assert _one_line(error, "evaluate").endswith("To mend it: write the data as those of training were written.")

@@ -7,8 +7,11 @@ import pytest
 
 from vijax.data.reading.checks import DataError, Notes
 from vijax.data.tables import dates
-from vijax.data.tables.order import Order, find_order, in_order, say_order
+from vijax.data.tables.columns import FileColumns
+from vijax.data.tables.order import find_order, in_order
+from vijax.data.tables.rows_in_time import Order
 from vijax.data.tables.table import Choice, split_table, table_of
+from vijax.data.tables.time_steps import say_order
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=24)
@@ -188,23 +191,32 @@ def test_dates_are_read_as_they_are_written(name):
         "year-month": ("2024-05", "2024-11"),
         "year-quarter": ("2024Q2", "2024-Q4"),
         "month year": ("May 2024", "Nov 2024"),
+        "month/year": ("05/2024", "11/2024"),
+        "quarter year": ("Q2 2024", "Q4/2024"),
+        "year-month-day with a zone": ("2024-05-31T02:00:00+02:00", "2024-05-31 12:30:00Z"),
+        "year年month月day日": ("2024年5月31日", "2024年05月31日 12:30"),
+        "day/month/yy": ("31/5/24", "31/05/24 12:30 PM"),
+        "month/day/yy": ("5/31/24", "5/31/24, 12:30:00 p.m."),
+        "month day time year": ("Fri May 31 00:00:00 2024", "May 31 12:30:00 2024"),
         "year-month-day": ("2024-05-31", "2024-05-31T12:30:00"),
         "year/month/day": ("2024/05/31", "2024/5/31 12:30"),
-        "day.month.year": ("31.05.2024", "31.5.2024 12:30"),
+        "day.month.year": ("31.05.24", "31.5.2024 12:30"),
         "day/month/year": ("31/05/2024", "31/05/2024 12:30"),
-        "month/day/year": ("05/31/2024", "5/31/2024 12:30"),
-        "day month year": ("31 May 2024", "31-May-2024 12:30"),
+        "month/day/year": ("05/31/2024 12:00 AM", "5/31/2024 12:30 PM"),
+        "day month year": ("Fri, 31 May 2024", "31-May-24 12:30"),
         "month day, year": ("May 31, 2024", "May 31, 2024 12:30"),
         "month": ("May", "November"),
-        "hour:minute": ("00:00", "12:30"),
+        "hour:minute": ("12:00 AM", "12:30"),
+        "yearmonthday": ("20240531", "20240601"),
     }[name]
     first, second = dates.read_dates(cells, name)
-    assert second - first == (6 if name in (*dates.IN_MONTHS, "month") else 45000)
-    assert name in dates.formats_of(cells)
+    apart = 6 if name in (*dates.IN_MONTHS, "month") else dates.DAY if name == "yearmonthday" else 45000
+    assert second - first == apart
+    assert name == "yearmonthday" or name in dates.formats_of(cells)
     if name not in (*dates.IN_MONTHS, "month", "hour:minute"):
         day = np.datetime64("2024-05-31").astype("datetime64[s]").astype(int)
         assert first == day
-        assert dates.written(first, name) == "2024-05-31"
+        assert dates.written(first, name).removesuffix(" 00:00:00+00:00") == "2024-05-31"
 
 
 def test_a_year_that_training_has_once_stays_in_the_order():
@@ -222,3 +234,94 @@ def test_dates_with_a_type_are_read_where_training_had_text():
     timed = find_order({"date": text, "x": np.arange(18.0)}, None, (), None, "a table", str, Notes()).timed
     typed = np.array([f"2024-01-{day}" for day in range(30, 12, -1)], object)
     assert in_order({"date": typed}, timed.order, None, "a table", str, None).rank.tolist() == list(range(17, -1, -1))
+
+
+# --- times that cannot be read ---------------------------------------------------------------------------------------
+ISO = months(24)
+UNREADABLE = {
+    "a cell that is no date": ("date", [*ISO[:5], "unknown", *ISO[6:]], "'unknown' in row 5"),
+    "a day that there is not": ("date", [*ISO[:5], "2023-02-30", *ISO[6:]], "'2023-02-30' in row 5"),
+    "two formats": ("when", [*ISO[:20], *[f"{i}.05.2024" for i in range(1, 5)]], "'1.05.2024' in row 20"),
+    "numbered names": ("time", [f"t{i}" for i in range(24)], "'t0' in row 0"),
+    "a month and a year or a day": ("date", [f"Jan-{i:02d}" for i in range(1, 25)], "'Jan-01' in row 0"),
+    "nanoseconds": ("timestamp", [f"2024-01-01 00:00:00.{i:09d}" for i in range(24)], "00.000000001' in row 1"),
+    "a zone at some": ("date", [*ISO[:23], "2024-05-31T00:00:00Z"], "'2024-05-31T00:00:00Z' in row 23"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_rows_do_not_stay_as_they_lie_where_a_time_cannot_be_read(name):
+    column, cells, got = UNREADABLE[name]
+    with pytest.raises(DataError, match=f"times of one format in column '{column}', got .*{got}") as error:
+        table_of({column: text(cells), "x": X}, IN_TIME, "f.csv")
+    assert "--set data.order=none 'data.columns=[\"x\"]'" in str(error.value)
+    as_they_lie = table_of({column: text(cells), "x": X}, Choice(columns=("x",), in_time=True, order=()), "f.csv")
+    np.testing.assert_array_equal(as_they_lie.x[:, 0], X)
+
+
+def test_a_column_of_times_that_is_not_read_is_told_where_another_orders_the_rows():
+    table = table_of({"date": text([*ISO[:23], "?!"]), "step": np.arange(24.0)[::-1], "x": X}, IN_TIME, "f.csv")
+    assert table.timed.order.columns == ("step",)
+    assert "The column 'date' does not order the rows: '?!' in row 23" in " ".join(table.notes)
+
+
+def test_words_in_a_column_of_times_are_told_and_no_error():
+    table = table_of({"time": text(["early", "late"] * 12), "x": X}, IN_TIME, "f.csv")
+    assert "The column 'time' does not order the rows: 'early' in row 0" in " ".join(table.notes)
+
+
+def test_years_of_two_digits_are_told_and_versions_are_no_dates():
+    cells = text(f"{i + 1:02d}.12.23" for i in range(24))
+    table = table_of({"Datum": cells[::-1], "x": X}, IN_TIME, "f.csv")
+    np.testing.assert_array_equal(table.sequences()[0][:, 0], X[::-1])
+    assert "Years of two digits in 'Datum' are 1969 to 2068: '24.12.23' is 2023-12-24." in table.notes
+    assert table_of({"section": cells[::-1], "x": X}, IN_TIME, "f.csv").timed is None
+
+
+def test_numbers_that_are_dates_go_by_days():
+    days = [f"202401{day}" for day in range(20, 32)] + [f"202402{day:02d}" for day in range(1, 13)]
+    table = table_of({"date": np.array(days, float)[::-1], "x": X}, IN_TIME, "f.csv")
+    assert table.timed.order.formats == ("yearmonthday",)
+    assert not any("unequal" in note for note in table.notes)
+    later = in_order({"date": text(days)}, table.timed.order, None, "f.csv", str)
+    assert later.rank.tolist() == list(range(24))
+
+
+def test_whole_numbers_beyond_floats_order_rows():
+    stamps = 1_701_734_400_000_000_000 + np.arange(24)
+    table = table_of({"time": stamps[::-1], "x": X}, IN_TIME, "f.csv")
+    np.testing.assert_array_equal(table.sequences()[0][:, 0], X[::-1])
+    assert table.timed.times.tolist() == stamps[::-1].tolist()
+
+
+# --- midnight --------------------------------------------------------------------------------------------------------
+NIGHT = text(f"{(23 * 60 + 48 + i) // 60 % 24:02d}:{(23 * 60 + 48 + i) % 60:02d}" for i in range(24))
+
+
+def test_times_of_the_day_go_on_over_midnight():
+    groups = text(["a", "b"] * 12)
+    for table in ({"time": NIGHT, "x": X}, {"time": np.repeat(NIGHT[::2], 2), "x": X, "g": groups}):
+        timed = table_of(table, IN_TIME._replace(group="g" if "g" in table else None), "f.csv").timed
+        assert np.all(np.diff(timed.rank) >= 0)
+        again = in_order(table, timed.order, None if "g" not in table else np.tile([0, 1], 12), "f.csv", str)
+        assert again.rank.tolist() == timed.rank.tolist()
+
+
+def test_a_night_in_another_order_is_refused():
+    with pytest.raises(DataError, match="times of one day in column 'time', got 00:00:00 to 23:59:00 with no row in"):
+        table_of({"time": NIGHT[::-1], "x": X}, IN_TIME, "f.csv")
+
+
+# --- rows without a group or a time ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("order", [None, ("date",)])
+def test_rows_without_a_group_or_a_time_are_left_out_where_that_is_asked(order):
+    groups = text(["a"] * 12 + ["b"] * 12)
+    groups[3] = ""
+    cells = ISO.copy()
+    cells[[7, 20]] = ""
+    choice = Choice(group="g", in_time=True, missing=True, drop=True, order=order)
+    table = table_of(FileColumns({"g": groups, "date": cells, "x": X}), choice, "f.csv")
+    np.testing.assert_array_equal(table.x[:, 0], np.delete(X, [3, 7, 20]))
+    assert table.num_dropped == 3
+    assert "1 rows without a 'g' are left out (data.missing), the first in row 4." in table.notes
+    assert "2 rows without a 'date' are left out (data.missing), the first in row 8." in table.notes

@@ -546,6 +546,10 @@ def _is_input_error(error: Exception) -> bool:
     return isinstance(error, ValueError | OSError | ImportError | CheckpointError)
 
 
+WITH_SETTINGS = ("fit", "init", "prepare")
+"""Commands that take settings."""
+
+
 def _one_line(error: Exception, command: str) -> str:
     """The message in the words of the command line; for a fault of vijax its kind, and how to see more."""
     from vijax.app.settings.wording import in_command_line_terms
@@ -556,7 +560,7 @@ def _one_line(error: Exception, command: str) -> str:
     text = " ".join(str(error).split())
     if _is_input_error(error) and text:
         options = inspect.signature(COMMANDS[command]).parameters if command in COMMANDS else ()
-        return in_command_line_terms(text, options)
+        return in_command_line_terms(text, options, command not in COMMANDS or command in WITH_SETTINGS)
     return f"{type(error).__name__}: {text} (a fault of vijax, it seems; --debug shows where)"
 
 

@@ -25,9 +25,10 @@ from vijax.data.reading.files import kind_of
 from vijax.data.schema.labels import name_of
 from vijax.data.schema.typed_columns import typed_table
 from vijax.data.tables.columns import Columns, are_missing, as_numbers, not_numbers, row_name
-from vijax.data.tables.order import find_order, is_called_a_time
+from vijax.data.tables.order import find_order
 from vijax.data.tables.table import OF_NUMBERS, hint_of
 from vijax.data.tables.table_files import read_columns
+from vijax.data.tables.time_names import is_called_a_time
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
 from vijax.data.texts.words import normalised, words_of
 from vijax.fitting.loader import USUAL

@@ -19,15 +19,17 @@ from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.cells import column_names as column_names_of
 from vijax.data.schema.in_memory import columns_of
-from vijax.data.tables.columns import Columns, row_name
+from vijax.data.tables.columns import Columns, columns_without_blanks, row_name
 from vijax.data.tables.formats import Dialect
-from vijax.data.tables.order import NUMBER, Order, Timed
+from vijax.data.tables.rows_in_time import NUMBER, Order, Timed
 from vijax.data.tables.table import (
     Choice,
     Manner,
     Scaling,
     Table,
+    are_placed,
     are_whole,
+    placed_rows,
     some_rows,
     split_table,
     table_of,
@@ -235,6 +237,8 @@ def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
     found = _new_columns(config, like, path, choice, notes)
     target = () if choice.target is None else (choice.target,)
     _check_columns(found, (*like.columns, *target, *choice.labels, *choice.order_columns), where)
+    if choice.in_time:
+        found = placed_rows(found, choice, notes)
     table = table_of(found, choice, where, notes)
     return table if like.scaling is None else table.standardised(like.scaling)
 
@@ -448,9 +452,7 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     _check_columns(found, (*like.columns, *choice.labels, *choice.order_columns), where)
     beside = {name: values.tolist() for name, values in found.items() if name not in like.columns}
     beside = {"row": np.arange(len(next(iter(found.values()), ()))), **beside}
-    places = None
-    if not choice.missing and not choice.in_time:
-        found, places = _whole_rows(found, choice, where, notes)
+    found, places = _usable_rows(found, choice, where, notes)
     table = table_of(found, choice, where, notes)
     table = table if like.scaling is None else table.standardised(like.scaling)
     return New(table, beside, (*table.notes, *_notes_of_new_groups(config, like, table)), places)
@@ -477,9 +479,12 @@ def _is_matrix(source: Any) -> bool:
     return not isinstance(source, str | Path | Mapping | None) and column_names_of(source) is None
 
 
-def _whole_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[Columns, np.ndarray | None]:
-    """The rows that lack no cell of the run's columns, and their places; None where these are all."""
-    whole = are_whole(found, choice, where)
+def _usable_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[Columns, np.ndarray | None]:
+    """The rows that lack no cell which the model needs, of the run's columns, the group and the time, and their places;
+    None where these are all."""
+    whole = are_placed(found, choice)
+    if not choice.missing and not choice.in_time:
+        whole &= are_whole(found, choice, where)
     if whole.all() or not whole.any():
         return found, None
     places = np.flatnonzero(whole)
@@ -505,7 +510,7 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
         numbers += [name for name, form in formats if form == NUMBER]
     exact = AllBut(tuple(numbers))
     if source is not None and not isinstance(source, str | Path):
-        return columns_of(source, like.columns, exact)
+        return columns_without_blanks(columns_of(source, like.columns, exact), "data")
     given, own = config.data, source is None or str(source) == config.data.path
     path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
     return read_columns(path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes)

@@ -30,7 +30,7 @@ def tables(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
     for block in shown:
         for ending, header, rows in PARTS[type(block).__name__](block):
             name = "topics" if isinstance(block, blocks.Topics) else blocks.file_name(block)
-            yield _free(name + ending, taken), csv_text(header, rows)
+            yield free_name(name + ending, taken), csv_text(header, rows)
 
 
 def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
@@ -63,7 +63,8 @@ def words_of_topics(topics: Iterable[Topic], num_words: int | None = None) -> It
 WORDS_OF_TOPICS = ("topic", "name", "share", "word", "probability")
 
 
-def _free(name: str, taken: set[str]) -> str:
+def free_name(name: str, taken: set[str]) -> str:
+    """The name, with a number where it is taken already; it is taken from then on."""
     candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
     free = next(candidate for candidate in candidates if candidate not in taken)
     taken.add(free)

@@ -10,6 +10,7 @@ import numpy as np
 
 from vijax.app.page import blocks
 from vijax.app.page.cuts import drawn_part
+from vijax.app.page.exports import free_name
 from vijax.app.page.svg import stretches
 from vijax.evaluate import plots
 from vijax.evaluate.metrics import not_of_rounding
@@ -20,7 +21,14 @@ HUES = (BLUE, "#d9622b", "#2f9e6e", "#b6479b", "#8a6d1f", "#5d5fc9", "#0f8fa9", 
 
 
 def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
-    """Names of files and figures of the blocks that are drawn."""
+    """Names of files and figures of the blocks that are drawn. Blocks of one title are numbered."""
+    taken = {"curves"}
+    for name, figure in _drawn(shown):
+        yield free_name(name, taken), figure
+
+
+def _drawn(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
+    """The titles of the blocks that are drawn, as names of files, and their figures."""
     for block in shown:
         if isinstance(block, blocks.Topics):
             topics = [topic for topic in block.topics if topic.words]

@@ -30,7 +30,7 @@ class Draws:
     ['row', 'height_mean', 'height_sd', 'height_low', 'height_high']
     """
 
-    # (draws, rows, columns), in the units of the data; -1 and +1 for two classes
+    # (draws, rows, columns), in the units of the data; -1 and +1 for two classes, NaN of rows that lack a cell
     values: Float[np.ndarray, "draws N D"]
     names: tuple[str, ...]  # names of the columns
     beside: Mapping[str, Any]  # columns that are carried through, by name: identifiers, groups, number of steps ahead
@@ -66,7 +66,8 @@ class Draws:
         """A row for each row drawn: mean, standard deviation and interval of each column; for a target of two classes
         the probability of the second class."""
         if self.classes is not None:
-            chance = (self.values[..., 0] > 0).mean(axis=0)
+            drawn = self.values[..., 0]
+            chance = np.where(np.isnan(drawn).any(axis=0), np.nan, (drawn > 0).mean(axis=0))
             return Transformed({f"probability_{self.classes[1]}": chance}, self.beside, self.notes)
         parts = {"mean": self.mean(), "sd": self.std(), **dict(zip(("low", "high"), self.interval(level), strict=True))}
         found = {f"{name}_{part}": x[:, d] for d, name in enumerate(self.names) for part, x in parts.items()}
@@ -79,7 +80,8 @@ class Draws:
         columns = self.values.reshape(count * rows, -1).T
         found: dict[str, np.ndarray] = dict(zip(self.names, columns, strict=True))
         if self.classes is not None:
-            found = {name: np.array(self.classes, object)[(x > 0).astype(int)] for name, x in found.items()}
+            classes = np.array([*self.classes, ""], object)
+            found = {name: classes[np.where(np.isnan(x), -1, x > 0).astype(int)] for name, x in found.items()}
         return Transformed(found, {"draw": np.repeat(np.arange(count), rows), **beside}, self.notes)
 
 
@@ -87,10 +89,11 @@ def drawn(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int,
     """Draws of a table like this one: see `vijax.app.runs.loaded.Run.predictive`."""
     with rows_of(new.data):
         values = listing.drawing.draw(seen, new.data, key, num_draws, groups)
-    beside = new.beside
     if new.places is not None:
-        beside = {name: [values[place] for place in new.places] for name, values in beside.items()}
-    return _draws(seen, listing, values, beside, new.notes)
+        whole = np.full((len(values), len(new.beside["row"]), values.shape[-1]), np.nan)
+        whole[:, new.places] = values
+        values = whole
+    return _draws(seen, listing, values, new.beside, new.notes)
 
 
 def drawn_anew(seen: Seen, listing: Any, key: PRNGKeyArray, num_draws: int, sizes: Any) -> Draws:

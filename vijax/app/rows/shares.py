@@ -256,7 +256,8 @@ def dates_of(values: Sequence[Any]) -> list[str] | None:
     return fitting[0] if cells and len(fitting) == 1 else None
 
 
-DAYS = tuple(name for name in dates.FORMATS if name not in (dates.MONTH, dates.TIME_OF_DAY, "year-quarter"))
+NO_DAYS = (dates.MONTH, dates.TIME_OF_DAY, dates.WITH_ZONE, dates.COMPACT)
+DAYS = tuple(name for name in dates.FORMATS if name not in NO_DAYS and "quarter" not in name)
 """Ways of writing a day, or a month."""
 TRIED, UNREAD = 50, 0.05
 """Cells by which a way of writing is tried first, and the share of cells at most that may be no dates."""

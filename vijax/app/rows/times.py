@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.data.tables import dates
-from vijax.data.tables.order import NUMBER, Rows, Timed, equal_steps, in_months
+from vijax.data.tables.rows_in_time import NUMBER, GroupedRows, Timed
 from vijax.data.tables.table import Table
+from vijax.data.tables.time_steps import equal_steps, in_months
 
 MANY_YEARS, MANY_DAYS, MANY_HOURS, MANY_MINUTES = 730 * dates.DAY, 4 * dates.DAY, 14400.0, 300.0
 """Lengths of time, in seconds, from which on years, days, hours and minutes are shown."""
@@ -46,19 +47,20 @@ def times_of(table: Table, place: int) -> Times:
     if timed.unit == "month":
         return Times(f"{name}, years", at / 12)
     if timed.unit == "second":
-        return _of_seconds(name, at)
+        is_of_day = timed.order.formats == (dates.TIME_OF_DAY,)
+        return _of_seconds(name, at, dates.TIME_OF_DAY if is_of_day else dates.ISO)
     return Times(name, at)
 
 
-def _of_seconds(name: str, at: np.ndarray) -> Times:
-    """Times since 1970 in a unit that suits their reach."""
+def _of_seconds(name: str, at: np.ndarray, form: str) -> Times:
+    """Times since 1970 in a unit that suits their reach; `form` is the way in which the first is written."""
     reach = float(np.ptp(at)) if len(at) else 0.0
     if reach >= MANY_YEARS:
         return Times(f"{name}, years", 1970 + at / YEAR)
     units = ((MANY_DAYS, dates.DAY, "days"), (MANY_HOURS, 3600.0, "hours"), (MANY_MINUTES, 60.0, "minutes"))
     size, unit = next(((size, unit) for least, size, unit in units if reach >= least), (1.0, "seconds"))
     begin = float(at.min()) if len(at) else 0.0
-    return Times(f"{name}, {unit} since {dates.written(begin, 'year-month-day')}", (at - begin) / size)
+    return Times(f"{name}, {unit} since {dates.written(begin, form)}", (at - begin) / size)
 
 
 def times_ahead(table: Table, num_steps: int) -> dict[str, list[Any]]:
@@ -67,7 +69,7 @@ def times_ahead(table: Table, num_steps: int) -> dict[str, list[Any]]:
     timed = table.timed
     if timed is None or timed.times is None or len(timed.order.columns) > 1:
         return {}
-    steps = equal_steps(timed, Rows(table.groups, table.num_rows))
+    steps = equal_steps(timed, GroupedRows(table.groups, table.num_rows))
     if not len(steps) or steps.min() != steps.max():
         return {}
     groups = np.zeros(table.num_rows, int) if table.groups is None else table.groups
@@ -77,7 +79,8 @@ def times_ahead(table: Table, num_steps: int) -> dict[str, list[Any]]:
     form = timed.order.formats[0]
     if timed.unit == "second" and (months := in_months(timed.times)) is not None and _go_by_months(timed, table):
         return {timed.order.columns[0]: _month_days(months[table.by_time()[ends]], float(steps[0]), ahead, last)}
-    numbers = (last[:, None] + float(steps[0]) * ahead).reshape(-1)
+    step = int(steps[0]) if float(steps[0]).is_integer() and last.dtype.kind in "iu" else float(steps[0])
+    numbers = (last[:, None] + step * ahead).reshape(-1)
     shown = numbers.tolist() if form in (NUMBER, dates.MONTH) else [dates.written(x, form) for x in numbers]
     return {timed.order.columns[0]: shown}
 
@@ -85,7 +88,7 @@ def times_ahead(table: Table, num_steps: int) -> dict[str, list[Any]]:
 def _go_by_months(timed: Timed, table: Table) -> bool:
     """True where dates go by months, of which the days are not equal."""
     assert timed.times is not None
-    steps = Rows(table.groups, table.num_rows).sorted_steps(timed.times)
+    steps = GroupedRows(table.groups, table.num_rows).sorted_steps(timed.times)
     return bool(steps.max() > 20 * dates.DAY)
 
 

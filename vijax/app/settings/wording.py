@@ -24,8 +24,17 @@ PHRASES = {
 ARGUMENT = re.compile(r"(?:\bpass )?(?<![\w.])(\w+)=('[^']*'|\.{3}|\w+(?:\.\w+)*)?")
 
 
-def in_command_line_terms(message: str, options: Collection[str] = ()) -> str:
+SETTING = re.compile(r"--set\b|\bdata\.[a-z_]+")
+AS_TRAINING = "write the data as those of training were written"
+
+
+def in_command_line_terms(message: str, options: Collection[str] = (), has_settings: bool = True) -> str:
     """The message of an error, with the Python arguments of its remedy as options of the command, or else as settings.
+
+    Args:
+      message: the text of the error.
+      options: the options of the command.
+      has_settings: whether the command takes settings; without, the parts of a remedy that name one are left out.
 
     >>> in_command_line_terms("a.csv: expected a column 'text', got none. To mend it: pass column=...; known: 'body'.")
     "a.csv: expected a column 'text', got none. To mend it: --set data.column=COLUMN; known: 'body'."
@@ -36,7 +45,22 @@ def in_command_line_terms(message: str, options: Collection[str] = ()) -> str:
     for phrase, instead in PHRASES.items():
         remedy = remedy.replace(phrase, instead)
     remedy = ARGUMENT.sub(lambda found: _option(found, options), remedy)
-    return problem + begins + re.sub(r"\bpass (?=\w)", "give ", remedy)
+    remedy = re.sub(r"\bpass (?=\w)", "give ", remedy)
+    return problem + begins + (remedy if has_settings else without_settings(remedy))
+
+
+def without_settings(remedy: str) -> str:
+    """The parts of a remedy, divided by semicolons, that need no setting.
+
+    >>> without_settings("correct the cells; or take rows as they lie: --set data.order=none.")
+    'correct the cells.'
+    >>> without_settings("--set data.encoding=cp1252 if that reads well.")
+    'write the data as those of training were written.'
+    """
+    if SETTING.search(remedy) is None:
+        return remedy
+    parts = [part.removeprefix("or ") for part in remedy.removesuffix(".").split("; ") if not SETTING.search(part)]
+    return f"{'; or '.join(parts) or AS_TRAINING}."
 
 
 def _option(found: re.Match, options: Collection[str]) -> str:

@@ -39,6 +39,19 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
         raise fail(path, "a readable file", error.strerror or str(error), remedy) from error
 
 
+DEFLATES_TO = 1100
+"""Bytes that a byte of gzip is at most."""
+
+
+def _check_unpacked(path: Path, packed: int, come: int) -> None:
+    """Raises a DataError where more bytes have come out of a gzipped file than any text is packed to."""
+    limit = max(LEAST_BOMB, BOMB * packed)
+    if come > limit:
+        expected = f"a gzipped file that unpacks to {BOMB} times its size at most"
+        got = f"{in_words(packed)} that unpack to more than {in_words(limit)}"
+        raise fail(path, expected, got, "if it is to be trusted, unpack it (gunzip), and name the new file")
+
+
 class _Unpacked(io.RawIOBase):
     """The bytes of a gzipped file, as long as they are not far more than any text is packed to."""
 
@@ -54,10 +67,7 @@ class _Unpacked(io.RawIOBase):
         """Reads some bytes. Raises a DataError where too many have come."""
         data = self._file.read(len(buffer))
         self._come += len(data)
-        if self._come > max(LEAST_BOMB, BOMB * self._packed):
-            expected = f"a gzipped file that unpacks to {BOMB} times its size at most"
-            got = f"{in_words(self._packed)} that unpack to more than {in_words(self._come - len(data))}"
-            raise fail(self._path, expected, got, "if it is to be trusted, unpack it (gunzip), and name the new file")
+        _check_unpacked(self._path, self._packed, self._come)
         buffer[: len(data)] = data
         return len(data)
 
@@ -67,7 +77,19 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
+MOST_SCANNED = 1 << 24
+"""Bytes of a gzipped file up to which all of it is unpacked once before it is read: the lines of a bomb take long."""
+
+
 def _unpacked(path: Path) -> io.BufferedReader:
+    """The bytes of a gzipped file. Raises a DataError where a small file unpacks to far too much."""
+    packed = path.stat().st_size
+    if LEAST_BOMB // DEFLATES_TO < packed <= MOST_SCANNED:
+        with gzip.open(path) as file:
+            come = 0
+            while size := len(file.read(BLOCK_BYTES)):
+                come += size
+                _check_unpacked(path, packed, come)
     return io.BufferedReader(_Unpacked(path), BLOCK_BYTES)
 
 

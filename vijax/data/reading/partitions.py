@@ -96,6 +96,33 @@ def parts_of(names: Iterable[str], source: object) -> list[Part]:
     return parts
 
 
+OTHER_TABLES = re.compile(r"\.(?:csv|tsv|xlsx?|ods|npy|npz|jsonl)(?:\.gz)?$", re.IGNORECASE)
+"""Endings of tables in other formats."""
+
+
+def other_tables_in(folder: Path) -> list[str]:
+    """The names of tables of other formats in a folder itself.
+
+    Args:
+      folder: a folder of this machine; another path has none.
+    """
+    if not folder.is_dir():
+        return []
+    return sorted(name for name in os.listdir(folder) if OTHER_TABLES.search(name) and not is_hidden(name))
+
+
+def check_one_format(folder: Path, first: str) -> None:
+    """Raises a DataError where tables of other formats lie beside Parquet files: they would be left out.
+
+    Args:
+      folder: a folder of this machine; another path is not looked at.
+      first: one of the Parquet files.
+    """
+    if others := other_tables_in(folder):
+        got = f"{listed(others, 3)} beside {os.path.basename(first)!r}"
+        raise fail(folder, "a folder of Parquet files alone", got, "move the others, or name one file")
+
+
 def strays_of(names: Iterable[str]) -> list[str]:
     """The Parquet files among these names that `parts_of` leaves out."""
     return sorted(name for name in names if name.endswith(ENDING) and (is_hidden(name) or _values_of(name) is None))

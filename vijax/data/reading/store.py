@@ -13,7 +13,16 @@ from typing import Any, TypeVar
 
 from vijax.data.reading.checks import DataError, fail, listed
 from vijax.data.reading.files import check_regular, kind_of, naming, parsing, read_text
-from vijax.data.reading.partitions import Part, check_no_log, is_hidden, is_part, local_names, parts_of, strays_of
+from vijax.data.reading.partitions import (
+    Part,
+    check_no_log,
+    is_hidden,
+    is_part,
+    local_names,
+    other_tables_in,
+    parts_of,
+    strays_of,
+)
 from vijax.extras import require_extra
 
 WAITS_S = (0.2, 1.0, 5.0)
@@ -134,6 +143,9 @@ def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
     path = Path(str(source)).expanduser()
     strays = strays_of(local_names(path)) if not is_address(source) and path.is_dir() else []
     got = f"none but {listed(strays, 3)}, which are left out" if strays else "none"
+    tables = [] if is_address(source) or strays else other_tables_in(path)
+    if tables:
+        got, remedy = listed(tables, 3), "name one of them; a table in several files is read of Parquet alone"
     if strays:
         remedy = "name the file, or its folder; files in folders called column=value are read, hidden ones are not"
     return fail(source, "a Parquet file, or a folder of them", got, remedy)

@@ -22,8 +22,8 @@ from vijax.data.reading.parquet_values import (
     kinds_of,
     numbers_of,
 )
-from vijax.data.reading.partitions import Part, is_index
-from vijax.data.reading.store import Block, blocks_of, from_parquet, no_parquet, parquet_parts, said_of
+from vijax.data.reading.partitions import Part, check_one_format, is_index
+from vijax.data.reading.store import Block, blocks_of, from_parquet, is_address, no_parquet, parquet_parts, said_of
 from vijax.data.streams.permutation import Permutation
 from vijax.data.tables.columns import column_of, number
 
@@ -240,6 +240,8 @@ def heads_of(source: str | Path) -> list[Head]:
     """
     if not (parts := parquet_parts(source)):
         raise no_parquet(source)
+    if not is_address(source):
+        check_one_format(Path(source).expanduser(), parts[0].file)
     texts = {name: column_of([part.values[name] for part in parts]) for name in parts[0].values}
     beside = {name: Kind(None if values.dtype == object else values.dtype, False) for name, values in texts.items()}
     return [Head(part, kinds, counts, beside) for part in parts for kinds, counts in [from_parquet(part.file, _head)]]

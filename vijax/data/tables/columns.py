@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,8 +29,8 @@ class FileColumns(dict[str, np.ndarray]):
       numbers: the numbers of the rows in a file without lines, counted from 1; None for all rows in turn.
       decimal: the decimal sign of a text file; None where no number of it has one.
       declared: categories in the order that the file declares, by column.
-      cells: the cells with the types that the file gives them, of columns that are not of plain numbers; none of a text
-        file.
+      cells: the cells with the types that the file gives them, of columns that are not of plain numbers; of a text file
+        True and False alone.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], lines: Sequence[int] | None = None):
@@ -108,16 +109,83 @@ def number(cell: object) -> float:
     return np.nan if text.lower() in MISSING else float(text)
 
 
-def column_of(cells: Sequence[str]) -> np.ndarray:
-    """Numbers, with NaN where they are missing, or else the strings themselves.
+EXACT = 2**53
+"""Whole numbers up to this one are floats."""
+TRUTHS = {"true": True, "false": False}
+LONGEST_TRUTH = 20
+"""Letters of a cell of True and False at most, blanks among them."""
+WHOLE = re.compile(r"[+-]?\d+")
 
-    >>> column_of(["1", "", "2.5"]), column_of(["1", "two"])
-    (array([1. , nan, 2.5]), array(['1', 'two'], dtype=object))
+
+def column_of(cells: Sequence[str]) -> np.ndarray:
+    """Numbers, with NaN where they are missing, or else the strings themselves. A column of True and False alone is of
+    1 and 0, as in files with types; whole numbers that floats do not hold stay whole, where none is missing.
+
+    >>> column_of(["1", "", "2.5"]), column_of(["1", "two"]), column_of(["TRUE", "false", ""])
+    (array([1. , nan, 2.5]), array(['1', 'two'], dtype=object), array([ 1.,  0., nan]))
+    >>> column_of(["9007199254740993", "1"])
+    array([9007199254740993,                1])
     """
+    if are_truths(cells):
+        return np.array([np.nan if truth is None else float(truth) for truth in truths_of(cells)])
     try:
-        return np.array([number(cell) for cell in cells], float)
+        numbers = np.array([number(cell) for cell in cells], float)
     except ValueError:
         return np.array(cells, object)
+    integers = integers_of(numbers, cells)
+    return numbers if integers is None else integers
+
+
+def are_truths(cells: Sequence[str]) -> bool:
+    """True where each cell is True, False or missing, and not all are missing. A cell of another kind ends the look."""
+    possible = TRUTHS.keys() | MISSING
+    is_one = lambda cell: len(cell) <= LONGEST_TRUTH and cell.strip().lower() in possible
+    return all(map(is_one, cells)) and any(cell.strip().lower() in TRUTHS for cell in cells)
+
+
+def truths_of(cells: Sequence[str]) -> np.ndarray:
+    """Cells of True and False as such, None where one is missing."""
+    return np.array([TRUTHS.get(cell.strip().lower()) for cell in cells], object)
+
+
+def integers_of(numbers: np.ndarray, cells: Sequence[str]) -> np.ndarray | None:
+    """The cells as integers, where all of them are whole and floats do not hold some of them; else None."""
+    if not np.any(np.abs(numbers) >= EXACT) or not all(WHOLE.fullmatch(cell.strip()) for cell in cells):
+        return None
+    return smallest_integers([int(cell) for cell in cells])
+
+
+def smallest_integers(whole: Sequence[int]) -> np.ndarray | None:
+    """Whole numbers as int64, or uint64 where that does not hold them; None where neither does."""
+    least, most = min(whole), max(whole)
+    kinds = (np.int64, np.uint64)
+    dtype = next((kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max), None)
+    return None if dtype is None else np.array(whole, dtype)
+
+
+def without_blanks(cells: Sequence[Any]) -> list[Any]:
+    """The cells of a column without the blanks around texts, which say nothing in any format. Texts that are one object
+    stay one: a file of 1 MB can say a text of 20 MB ten thousand times."""
+    short = {cell: cell.strip() for cell in {cell for cell in cells if isinstance(cell, str)}}
+    return [short[cell] if isinstance(cell, str) else cell for cell in cells]
+
+
+def columns_without_blanks(columns: Columns, where: str) -> Columns:
+    """Columns in memory as those of a file are read: without the blanks around names and texts.
+
+    Raises:
+      DataError: two names are one without them.
+
+    >>> columns_without_blanks({" g ": np.array([" b"], object)}, "data")
+    {'g': array(['b'], dtype=object)}
+    """
+    if len({name.strip() for name in columns}) < len(columns):
+        raise fail(where, "columns of distinct names", "names that differ by blanks alone", "rename those columns")
+    short = {name.strip(): values for name, values in columns.items()}
+    for name, values in short.items():
+        if values.dtype == object:
+            short[name] = np.array(without_blanks(values.tolist()), object)
+    return short
 
 
 def not_numbers(values: np.ndarray) -> Bool[np.ndarray, " N"]:
@@ -145,13 +213,16 @@ def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
     return np.array([str(value).strip().lower() in MISSING_NAMES for value in values], bool)
 
 
-def check_present(values: np.ndarray, expected: str, where: str, at: RowName) -> None:
+REMOVE = "remove those rows or fill them in"
+
+
+def check_present(values: np.ndarray, expected: str, where: str, at: RowName, remedy: str = REMOVE) -> None:
     """Raises a DataError where the names of classes, groups or nodes are missing in some rows."""
     missing = np.flatnonzero(are_missing(values))
     if len(missing):
         rows = ", ".join(map(at, missing[:5].tolist())) + (", ..." if len(missing) > 5 else "")
         got = f"a missing value in {rows} ({len(missing)} such)"
-        raise fail(where, expected, got, "remove those rows or fill them in")
+        raise fail(where, expected, got, remedy)
 
 
 def check_parts(number: int, total: int, held_out: float, what: str) -> None:

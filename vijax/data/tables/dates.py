@@ -1,4 +1,4 @@
-"""Dates in text columns: the ways in which they are written, and cells as seconds or months since 1970."""
+"""Dates in text columns: the ways in which they are written, and cells as seconds since 1970 or months since year 0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from jaxtyping import Float
 EPOCH = datetime.datetime(1970, 1, 1)
 DAY = 86400.0
 """Seconds of a day."""
-CLOCK = r"(?:[T ](\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?)?"
+FIRST_OF_TWO_DIGITS = 69
+"""Years of two digits are 1969 to 2068, as POSIX has them."""
+HALF = r"(?:\s?([AaPp])\.?[Mm]\.?)?"
+"""The half of the day of a clock of twelve hours."""
+OF_DAY = rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}(?:\.\d+)?))?{HALF}"
+CLOCK = rf"(?:[T ]{OF_DAY})?"
+WEEKDAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? +)?"
+YEAR = r"(\d{4}|\d{2})"
+TOO_FINE = re.compile(r"\.\d{6}\d*[1-9]")
+"""Fractions of a second below the microsecond, which numbers of seconds since 1970 do not hold."""
 MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
@@ -22,18 +31,51 @@ NAME = r"([A-Za-z]{3,9})\.?"
 
 def _moment(year: str, month: int, day: str | int, clock: Sequence[str | None] = ()) -> float:
     """Seconds since 1970."""
-    seconds = (datetime.datetime(int(year), month, int(day)) - EPOCH).total_seconds()
-    hours, minutes, rest = (float(part or 0) for part in (clock or (None, None, None)))
-    if hours > 24 or minutes > 59 or rest >= 61:
+    seconds = (datetime.datetime(_whole_year(year), month, int(day)) - EPOCH).total_seconds()
+    return seconds + (_of_day(*clock) if clock else 0.0)
+
+
+def _whole_year(year: str) -> int:
+    """A year of four digits, or of the two last ones."""
+    number = int(year)
+    if len(year) > 2:
+        return number
+    return number + (1900 if number >= FIRST_OF_TWO_DIGITS else 2000)
+
+
+def _of_day(hours: str | None, minutes: str | None, seconds: str | None, half: str | None) -> float:
+    """Seconds since midnight; `half` is "a" or "p" on a clock of twelve hours."""
+    hour, minute, second = (float(part or 0) for part in (hours, minutes, seconds))
+    if half is not None:
+        if not 1 <= hour <= 12:
+            raise ValueError("no hour of a clock of twelve")
+        hour = hour % 12 + (12 if half.lower() == "p" else 0)
+    if hour > 24 or minute > 59 or second >= 61:
         raise ValueError("no time of day")
-    return seconds + 3600 * hours + 60 * minutes + rest
+    return 3600 * hour + 60 * minute + second
 
 
 def _iso(cell: str) -> float:
+    """Seconds since 1970 of a date without a zone."""
     moment = datetime.datetime.fromisoformat(cell)
     if moment.tzinfo is not None:
-        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+        raise ValueError("a date with a zone")
     return (moment - EPOCH).total_seconds()
+
+
+def _iso_with_zone(cell: str) -> float:
+    """Seconds since 1970 of a date with a zone, in UTC."""
+    moment = datetime.datetime.fromisoformat(cell)
+    if moment.tzinfo is None:
+        raise ValueError("a date without a zone")
+    return (moment.astimezone(datetime.UTC).replace(tzinfo=None) - EPOCH).total_seconds()
+
+
+def _compact(cell: str) -> float:
+    """Seconds since 1970 of a date such as 20240531."""
+    if re.fullmatch(r"(1[5-9]|2\d)\d{6}", cell) is None:
+        raise ValueError(cell)
+    return _moment(cell[:4], int(cell[4:6]), cell[6:])
 
 
 def _month_of(name: str) -> int:
@@ -60,46 +102,81 @@ def _by(pattern: str, read: Callable[..., float]) -> Callable[[str], float]:
 
 MONTH, TIME_OF_DAY = "month", "hour:minute"
 """Formats of parts of a date."""
-SLASH = rf"(\d{{1,2}})[/-](\d{{1,2}})[/-](\d{{4}}){CLOCK}"
-IN_MONTHS = ("year-month", "year-quarter", "month year")
+ISO, WITH_ZONE, COMPACT = "year-month-day", "year-month-day with a zone", "yearmonthday"
+SLASH = rf"(\d{{1,2}})[/-](\d{{1,2}})[/-](\d{{4}})(?:,? {OF_DAY})?"
+SHORT_SLASH = rf"(\d{{1,2}})/(\d{{1,2}})/(\d{{2}})(?:,? {OF_DAY})?"
+IN_MONTHS = ("year-month", "month/year", "year-quarter", "quarter year", "month year")
 """Formats whose unit is the month."""
+
+
+def _by_slashes(pattern: str, day_first: bool) -> Callable[[str], float]:
+    """A reader of dates whose day and month are numbers before the year."""
+
+    def read(first: str, second: str, year: str, *clock: str | None) -> float:
+        day, month = (first, second) if day_first else (second, first)
+        return _moment(year, int(month), day, clock)
+
+    return _by(pattern, read)
+
+
 FORMATS: dict[str, Callable[[str], float]] = {
     "year-month": _by(r"(\d{4})[-/M](\d{1,2})", lambda year, month: _months(year, int(month))),
+    "month/year": _by(r"(\d{1,2})[/.](\d{4})", lambda month, year: _months(year, int(month))),
     "year-quarter": _by(r"(\d{4})[- ]?[Qq]([1-4])", lambda year, quarter: _months(year, 3 * int(quarter) - 2)),
+    "quarter year": _by(r"[Qq]([1-4])[-/ ]?(\d{4})", lambda quarter, year: _months(year, 3 * int(quarter) - 2)),
     "month year": _by(rf"{NAME}[- ]+(\d{{4}})", lambda name, year: _months(year, _month_of(name))),
-    "year-month-day": _iso,
+    ISO: _iso,
+    WITH_ZONE: _iso_with_zone,
     "year/month/day": _by(
         rf"(\d{{4}})[/.](\d{{1,2}})[/.](\d{{1,2}}){CLOCK}",
         lambda year, month, day, *clock: _moment(year, int(month), day, clock),
     ),
+    "year年month月day日": _by(
+        rf"(\d{{4}})\s?年\s?(\d{{1,2}})\s?月\s?(\d{{1,2}})\s?日{CLOCK}",
+        lambda year, month, day, *clock: _moment(year, int(month), day, clock),
+    ),
     "day.month.year": _by(
-        rf"(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}}){CLOCK}",
+        rf"(\d{{1,2}})\.\s?(\d{{1,2}})\.\s?{YEAR}(?:,?[T ]{OF_DAY})?",
         lambda day, month, year, *clock: _moment(year, int(month), day, clock),
     ),
-    "day/month/year": _by(SLASH, lambda day, month, year, *clock: _moment(year, int(month), day, clock)),
-    "month/day/year": _by(SLASH, lambda month, day, year, *clock: _moment(year, int(month), day, clock)),
+    "day/month/year": _by_slashes(SLASH, day_first=True),
+    "month/day/year": _by_slashes(SLASH, day_first=False),
+    "day/month/yy": _by_slashes(SHORT_SLASH, day_first=True),
+    "month/day/yy": _by_slashes(SHORT_SLASH, day_first=False),
     "day month year": _by(
-        rf"(\d{{1,2}})[- ]*{NAME}[-, ]*(\d{{4}}){CLOCK}",
+        rf"{WEEKDAY}(\d{{1,2}})[- .]*{NAME}[-, ]*{YEAR}{CLOCK}",
         lambda day, name, year, *clock: _moment(year, _month_of(name), day, clock),
     ),
     "month day, year": _by(
-        rf"{NAME} (\d{{1,2}}),? (\d{{4}}){CLOCK}",
+        rf"{WEEKDAY}{NAME} (\d{{1,2}}),? (\d{{4}}){CLOCK}",
         lambda name, day, year, *clock: _moment(year, _month_of(name), day, clock),
     ),
+    "month day time year": _by(
+        rf"{WEEKDAY}{NAME} +(\d{{1,2}}) {OF_DAY} (\d{{4}})",
+        lambda name, day, *rest: _moment(rest[-1], _month_of(name), day, rest[:-1]),
+    ),
     MONTH: _by(NAME, lambda name: float(_month_of(name))),
-    TIME_OF_DAY: _by(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?", lambda *clock: _moment("1970", 1, 1, clock)),
+    TIME_OF_DAY: _by(OF_DAY, _of_day),
+    COMPACT: _compact,
 }
 """Readers of a cell by the name of the format: seconds since 1970, or months since year 0."""
 OF_DAYS = tuple(name for name in FORMATS if name not in (*IN_MONTHS, MONTH, TIME_OF_DAY))
 """Formats whose numbers are seconds since 1970."""
-SLASHES = ("day/month/year", "month/day/year")
+SLASHES = (("day/month/year", "month/day/year"), ("day/month/yy", "month/day/yy"))
 """Formats that the cells alone may not tell apart."""
+SHORT_YEARS = {
+    "day.month.year": re.compile(r"\d{1,2}\.\s?\d{1,2}\.\s?\d{2}(?!\d)"),
+    "day month year": re.compile(r"[^:]*[A-Za-z.][-, ]*\d{2}(?!\d)"),
+    "day/month/yy": re.compile(""),
+    "month/day/yy": re.compile(""),
+}
+"""Beginnings of cells whose year has two digits, by format."""
 
 
 def _months(year: str, month: int) -> float:
     if not 1 <= month <= 12:
         raise ValueError("no month")
-    return 12.0 * int(year) + month - 1
+    return 12.0 * _whole_year(year) + month - 1
 
 
 def formats_of(cells: Sequence[str]) -> list[str]:
@@ -107,22 +184,52 @@ def formats_of(cells: Sequence[str]) -> list[str]:
 
     >>> formats_of(["2024-05-31", "2024-06-01"]), formats_of(["13/05/2024"]), formats_of(["5/6/2024"])
     (['year-month-day'], ['day/month/year'], ['day/month/year', 'month/day/year'])
-    >>> formats_of(["2016Q1", "2016Q2"]), formats_of(["May", "June"])
-    (['year-quarter'], ['month'])
+    >>> formats_of(["2016Q1", "2016Q2"]), formats_of(["May", "June"]), formats_of(["12/31/2023 11:40 PM"])
+    (['year-quarter'], ['month'], ['month/day/year'])
     """
     if not len(cells):
         return []
-    return [name for name in FORMATS if _fits(name, (cells[0], cells[-1])) and _fits(name, cells)]
+    texts = [name for name in FORMATS if name != COMPACT]
+    return [name for name in texts if _fits(name, (cells[0], cells[-1])) and _fits(name, cells)]
+
+
+def nearest_format(cells: Sequence[str]) -> tuple[str, float]:
+    """The format that fits most cells, and the share of cells that it fits.
+
+    >>> nearest_format(["2024-05-30", "unknown", "2024-06-01", "2024-06-02"]), nearest_format(["red", "blue"])[1]
+    (('year-month-day', 0.75), 0.0)
+    """
+    nearest = max(FORMATS, key=lambda name: np.isfinite(read_dates(cells[:MOST_TRIED], name)).sum())
+    return nearest, float(np.isfinite(read_dates(cells, nearest)).mean()) if len(cells) else 0.0
+
+
+MOST_TRIED = 200
+"""Cells of which every format is tried."""
+
+
+def have_short_years(cells: Sequence[str], name: str) -> bool:
+    """True where years of two digits are read by a guess of the century.
+
+    >>> have_short_years(["05.12.23"], "day.month.year"), have_short_years(["05.12.2023"], "day.month.year")
+    (True, False)
+    """
+    return name in SHORT_YEARS and any(SHORT_YEARS[name].match(cell) for cell in cells)
 
 
 def _fits(name: str, cells: Sequence[str]) -> bool:
-    read = FORMATS[name]
     try:
         for cell in cells:
-            read(cell)
+            _number(cell, name)
     except (ValueError, OverflowError):
         return False
     return True
+
+
+def _number(cell: str, name: str) -> float:
+    """A cell as a number; ValueError for one that is not written in this format."""
+    if TOO_FINE.search(cell):
+        raise ValueError("finer than a microsecond")
+    return FORMATS[name](cell)
 
 
 def read_dates(cells: Sequence[str], name: str) -> Float[np.ndarray, " N"]:
@@ -130,7 +237,7 @@ def read_dates(cells: Sequence[str], name: str) -> Float[np.ndarray, " N"]:
 
     def number(cell: str) -> float:
         try:
-            return FORMATS[name](cell)
+            return _number(cell, name)
         except (ValueError, OverflowError):
             return np.nan
 
@@ -138,15 +245,28 @@ def read_dates(cells: Sequence[str], name: str) -> Float[np.ndarray, " N"]:
 
 
 def written(number: float, name: str) -> str:
-    """A number of `read_dates` as text that `read_dates` of "year-month-day" or "year-month" reads.
+    """A number of `read_dates` as text that `read_dates` reads: of dates as ISO 8601 has them, with the zone of
+    UTC where cells have zones.
 
     >>> written(FORMATS["day.month.year"]("31.05.2024"), "day.month.year"), written(24192.0, "year-quarter")
     ('2024-05-31', '2016Q1')
+    >>> written(0.25, "year-month-day"), written(3600.0, "year-month-day with a zone")
+    ('1970-01-01 00:00:00.250', '1970-01-01 01:00:00+00:00')
     """
     if name in IN_MONTHS:
         year, month = divmod(int(number), 12)
-        return f"{year:04d}Q{month // 3 + 1}" if name == "year-quarter" else f"{year:04d}-{month + 1:02d}"
+        return f"{year:04d}Q{month // 3 + 1}" if "quarter" in name else f"{year:04d}-{month + 1:02d}"
     moment = EPOCH + datetime.timedelta(seconds=float(number))
+    clock = moment.time().isoformat(_precision(moment))
     if name == TIME_OF_DAY:
-        return moment.strftime("%H:%M:%S")
-    return str(moment.date()) if moment.time() == datetime.time(0) else moment.isoformat(" ", "seconds")
+        return clock
+    if name == WITH_ZONE:
+        return f"{moment.date()} {clock}+00:00"
+    return str(moment.date()) if moment.time() == datetime.time(0) else f"{moment.date()} {clock}"
+
+
+def _precision(moment: datetime.datetime) -> str:
+    """The unit to which a moment is written, as `isoformat` has it."""
+    if moment.microsecond == 0:
+        return "seconds"
+    return "microseconds" if moment.microsecond % 1000 else "milliseconds"

@@ -122,7 +122,7 @@ def _fits(lines: Sequence[str], letter: str) -> bool:
 
 
 # --- decimal commas --------------------------------------------------------------------------------------------------
-GROUPED = r"[+-]?\d{1,3}(?:\.\d{3})+"
+GROUPED = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
 COMMA = re.compile(rf"(?:{GROUPED}|[+-]?\d*),\d+(?:[eE][+-]?\d+)?")
 WHOLE = re.compile(rf"{GROUPED}|[+-]?\d+")
 POINT = re.compile(r"[+-]?\d*\.\d*(?:[eE][+-]?\d+)?")
@@ -142,14 +142,38 @@ def with_points(cells: Sequence[str], decimal: Decimal | None, where: str) -> tu
     commas = [cell for cell in cells if COMMA.fullmatch(cell)]
     points = [cell for cell in cells if POINT.fullmatch(cell) and not WHOLE.fullmatch(cell)]
     whole = sum(bool(WHOLE.fullmatch(cell)) for cell in cells)
+    thousands = [cell for cell in cells if WHOLE.fullmatch(cell) and "." in cell]
     if decimal is None and (not commas or points or 2 * (len(commas) + whole) < sum(map(bool, cells))):
         return list(cells), ""
-    if commas and points:
-        got, remedy = f"{commas[0]!r} and {points[0]!r}", "correct the cells, or set the other decimal"
+    if (commas or thousands) and points:
+        got = f"{(commas or thousands)[0]!r} and {points[0]!r}"
+        remedy = "correct the cells, or set the other decimal"
         raise fail(where, "one sign for decimals in a column", got, remedy)
     numbers = [bool(COMMA.fullmatch(cell) or WHOLE.fullmatch(cell)) for cell in cells]
     changed = lambda cell: cell.replace(".", "").replace(",", ".")
     return [changed(cell) if is_one else cell for cell, is_one in zip(cells, numbers, strict=True)], (*commas, "")[0]
+
+
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+
+
+def have_decimal_commas(cells: Sequence[str]) -> bool:
+    """True where a cell has a comma that cannot divide thousands.
+
+    >>> have_decimal_commas(["1,5", "7"]), have_decimal_commas(["1,125", "7"])
+    (True, False)
+    """
+    return any(COMMA.fullmatch(cell) and not THOUSANDS.fullmatch(cell) for cell in cells)
+
+
+def doubtful_point(cells: Sequence[str]) -> str:
+    """The first number with a point, where each such number could as well have one between thousands; else empty.
+
+    >>> doubtful_point(["1.125", "7"]), doubtful_point(["1.125", "7.5"])
+    ('1.125', '')
+    """
+    with_point = [cell for cell in cells if "." in cell and (POINT.fullmatch(cell) or WHOLE.fullmatch(cell))]
+    return with_point[0] if with_point and all(map(WHOLE.fullmatch, with_point)) else ""
 
 
 def sign_of(columns: Iterable[Sequence[str]]) -> Decimal | None:

@@ -27,7 +27,9 @@ from vijax.data.tables.columns import (
     origin_of,
     row_name,
 )
-from vijax.data.tables.order import Found, Order, Timed, find_order, in_order, say_order
+from vijax.data.tables.order import MissingTimes, find_order, in_order
+from vijax.data.tables.rows_in_time import Order, RowsInTime, Timed
+from vijax.data.tables.time_steps import say_order
 
 TargetKind = Literal["real", "count", "binary"]
 OF_NUMBERS = 'a target of numbers is for ard_regression, or for glm or gp with model.likelihood.name = "gaussian"'
@@ -219,11 +221,18 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
     _check_there(found, choice, where)
     _check_columns(choice, where)
     notes = notes or Notes()
+    num_rows = _num_rows(found)
     if choice.drop:
-        found = _with_names(found, choice, where, notes)
+        found = placed_rows(found, choice, notes)
     at = row_name(found)
     names, groups, group_kind = _groups(found, choice, where, at)
-    in_time = _order(found, groups, choice, where, at, notes)
+    try:
+        in_time = _order(found, groups, choice, where, at, notes)
+    except MissingTimes as error:
+        if not choice.drop or error.missing.all():
+            raise
+        found = _without_rows(found, error.missing, error.name, notes)
+        return dataclasses.replace(table_of(found, choice, where, notes), num_dropped=num_rows - _num_rows(found))
     columns = choice.columns or _columns_of_numbers(found, choice, where, notes, in_time.left_out)
     if choice.drop and not choice.missing:
         whole = are_whole(found, choice._replace(columns=columns), where)
@@ -234,7 +243,7 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
                 raise fail(where, "rows without a missing cell", "none", remedy)
             settled = choice._replace(columns=columns, drop=False, group_kind=group_kind)
             table = table_of(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
-            return dataclasses.replace(table, num_dropped=int((~whole).sum()))
+            return dataclasses.replace(table, num_dropped=num_rows - table.num_rows)
     x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
     _check_values(x, columns, choice, where, at)
     if choice.unseen:
@@ -254,9 +263,14 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
         group_kind=group_kind,
         timed=in_time.timed,
         decimal=getattr(found, "decimal", None),
+        num_dropped=num_rows - len(x),
         notes=notes.texts(),
         origin=origin_of(found, where),
     )
+
+
+def _num_rows(found: Columns) -> int:
+    return len(next(iter(found.values()), ()))
 
 
 def _check_there(found: Columns, choice: Choice, where: str) -> None:
@@ -276,7 +290,8 @@ def _groups(
     """Names of the groups, the group of each row, and what the names are; none of them where all rows are one."""
     if choice.group is None:
         return (), None, choice.group_kind or "text"
-    check_present(found[choice.group], "a group in every row", f"{where}, group {choice.group!r}", at)
+    remedy = "write them; or leave those rows out: --set data.missing=drop"
+    check_present(found[choice.group], "a group in every row", f"{where}, group {choice.group!r}", at, remedy)
     labels = labels_of(found[choice.group])
     if choice.group_kind is not None:
         labels = labels.named_as(choice.group_kind)
@@ -285,13 +300,13 @@ def _groups(
 
 def _order(
     found: Columns, groups: Int[np.ndarray, " N"] | None, choice: Choice, where: str, at: RowName, notes: Notes
-) -> Found:
+) -> RowsInTime:
     """The order of the rows in time, and the columns that say it."""
     if not choice.in_time or choice.order == () or not len(next(iter(found.values()), ())):
-        return Found(None)
+        return RowsInTime(None)
     if choice.order is not None:
         timed = in_order(found, choice.order, groups, where, at, choice.group)
-        return Found(timed, timed.order.columns)
+        return RowsInTime(timed, timed.order.columns)
     apart = (choice.target, choice.group)
     in_time = find_order(found, groups, apart, choice.columns, where, at, notes, choice.group)
     numbers = [
@@ -301,7 +316,7 @@ def _order(
         return in_time
     # Nothing would be left to learn from. A column that counts may be what is to be learnt.
     kept = tuple(name for name in in_time.left_out if name not in in_time.counting)
-    return in_time._replace(left_out=kept) if set(numbers) - set(kept) else Found(None)
+    return in_time._replace(left_out=kept) if set(numbers) - set(kept) else RowsInTime(None)
 
 
 # --- missing cells ---------------------------------------------------------------------------------------------------
@@ -327,17 +342,32 @@ def are_whole(found: Columns, choice: Choice, where: str) -> Bool[np.ndarray, " 
     return whole
 
 
-def _with_names(found: Columns, choice: Choice, where: str, notes: Notes) -> Columns:
-    """The rows that have a group, and a time where one is named."""
-    needed = [name for name in (choice.group, *choice.order_columns) if name is not None]
-    for name in needed:
+def are_placed(found: Columns, choice: Choice) -> Bool[np.ndarray, " N"]:
+    """A mask of the rows that have a group and a time, where columns are known to say them."""
+    placed = np.ones(_num_rows(found), bool)
+    for name in _names_of_places(choice):
+        placed &= ~are_missing(found[name])
+    return placed
+
+
+def _names_of_places(choice: Choice) -> list[str]:
+    return [name for name in (choice.group, *choice.order_columns) if name is not None]
+
+
+def placed_rows(found: Columns, choice: Choice, notes: Notes) -> Columns:
+    """The rows that have a group, and a time where one is named; all rows where none has."""
+    for name in _names_of_places(choice):
         missing = are_missing(found[name])
-        if missing.any():
-            count = int(missing.sum())
-            first = row_name(found)(int(np.argmax(missing)))
-            notes.add(f"{count:,} rows without a {name!r} are left out (data.missing), the first in {first}.")
-            found = some_rows(found, np.flatnonzero(~missing))
+        if missing.any() and not missing.all():
+            found = _without_rows(found, missing, name, notes)
     return found
+
+
+def _without_rows(found: Columns, missing: Bool[np.ndarray, " N"], name: str, notes: Notes) -> Columns:
+    """The rows that do not lack a group or a time; the others are noted."""
+    count, first = int(missing.sum()), row_name(found)(int(np.argmax(missing))).rstrip(",")
+    notes.add(f"{count:,} rows without a {name!r} are left out (data.missing), the first in {first}.")
+    return some_rows(found, np.flatnonzero(~missing))
 
 
 def _without_unseen(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarray, "N D"]:
@@ -401,12 +431,16 @@ def _columns_of_numbers(
 ) -> tuple[str, ...]:
     """The columns that are neither target nor group nor text, nor among those left out for another reason."""
     left = [name for name in found if name not in (choice.target, choice.group, *left_out)]
+    empty = [name for name in left if _is_empty(found[name])]
+    if empty and len(empty) < len(left):
+        notes.add(f"Columns without any value are left out: {listed(empty)}.")
+        left = [name for name in left if name not in empty]
     bad = {name: not_numbers(found[name]) for name in left}
     text = [name for name in left if _is_text(found[name], bad[name])]
     columns = tuple(name for name in left if name not in text)
     if not columns:
         got = f"text in {listed(text)}" if text else "none but target and group"
-        raise fail(where, "columns of numbers", got, "check the file, or name other columns: data.columns")
+        raise fail(where, "columns of numbers", got, "check the file; or name other columns: data.columns")
     for name in text:
         row, numbers = int(np.argmax(bad[name])), _num_numbers(found[name], bad[name])
         some = f", though {numbers:,} of its {len(bad[name]):,} cells are" if numbers else ""
@@ -416,6 +450,11 @@ def _columns_of_numbers(
         if _counts_rows(found[name]):
             notes.add(f"The column {name!r} numbers the rows: leave it out by data.columns, unless it says something.")
     return columns
+
+
+def _is_empty(values: np.ndarray) -> bool:
+    """True of a column of which no cell has a value."""
+    return bool(len(values) and not not_numbers(values).any() and np.isnan(as_numbers(values)).all())
 
 
 def _counts_rows(values: np.ndarray) -> bool:
@@ -463,13 +502,14 @@ def _num_numbers(values: np.ndarray, bad: np.ndarray) -> int:
 
 
 def _numbers(values: np.ndarray, name: str, where: str, at: RowName) -> Float[np.ndarray, " N"]:
-    remedy = "correct it, such as 1234.5 for '1,234.5' or '$1,234.5', or leave the column out of data.columns"
+    remedy = "correct it, such as 1234.5 for '1,234.5' or '$1,234.5'; or leave the column out of data.columns"
     return as_numbers(values, f"{where}, column {name!r}", at, remedy)
 
 
 STEPS_UNSEEN = (
-    "do not remove rows, which would join the steps before and after; with --set data.missing=drop hmm and hdp_hmm "
-    "take such a step as one that was not seen; arhmm, slds and state_space take missing values as they are"
+    "fill them in, and do not remove rows, which would join the steps before and after; with --set data.missing=drop "
+    "hmm and hdp_hmm take such a step as one that was not seen; arhmm, slds and state_space take missing values as "
+    "they are"
 )
 """What to do about missing values of steps in time."""
 
@@ -487,7 +527,7 @@ def _check_values(x: np.ndarray, columns: tuple[str, ...], choice: Choice, where
     place = place.replace("nan", "a missing value", 1)
     if choice.in_time:
         raise fail(where, "finite numbers", place, STEPS_UNSEEN)
-    remedy = "leave those rows out, --set data.missing=drop, or fill them in"
+    remedy = "fill them in; or leave those rows out, --set data.missing=drop"
     other = "" if choice.target is not None else "; or fit a model of missing entries, such as factor_analysis"
     raise fail(where, "finite numbers", place, f"{remedy}{other}")
 
@@ -505,7 +545,7 @@ def _target(values: np.ndarray, choice: Choice, where: str, at: RowName) -> tupl
         expected = "finite numbers" if choice.kind == "real" else "counts 0, 1, 2, ..."
         remedy = "correct or remove those rows"
         if np.isnan(y[row]):
-            remedy = "leave those rows out, --set data.missing=drop, or fill them in"
+            remedy = "fill them in; or leave those rows out, --set data.missing=drop"
         raise fail(where, expected, f"{y[row]} in {at(row)} ({int(wrong.sum())} such)", remedy)
     return y, None
 

@@ -14,11 +14,33 @@ from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, kind_of, naming
 from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, check_row_groups, values_of
-from vijax.data.reading.partitions import cells_of, index_left_out, is_index
+from vijax.data.reading.partitions import cells_of, check_one_format, index_left_out, is_index
 from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_files, parquet_parts
 from vijax.data.schema.labels import name_of
-from vijax.data.tables.columns import CODES, MISSING, FileColumns, column_of, not_numbers
-from vijax.data.tables.formats import USUAL, Dialect, load_arrays, read_delimited, read_sheet, sign_of, with_points
+from vijax.data.tables.columns import (
+    CODES,
+    MISSING,
+    WHOLE,
+    FileColumns,
+    are_truths,
+    column_of,
+    not_numbers,
+    smallest_integers,
+    truths_of,
+    without_blanks,
+)
+from vijax.data.tables.formats import (
+    USUAL,
+    Decimal,
+    Dialect,
+    doubtful_point,
+    have_decimal_commas,
+    load_arrays,
+    read_delimited,
+    read_sheet,
+    sign_of,
+    with_points,
+)
 from vijax.data.tables.synthetic_tables import GENERATORS
 from vijax.data.tables.table import Choice, Columns, Table, table_of
 from vijax.extras import require_extra
@@ -138,11 +160,9 @@ def _bundled(source: str, name: str) -> Columns:
 
 def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
     header, rows, separator = read_delimited(path, dialect, notes)
-    decimal_sign = dialect.decimal
-    if decimal_sign is None and separator != ",":
-        decimal_sign = dialect.decimal_before
-    commas = decimal_sign == "," or (decimal_sign is None and separator != ",")
-    _check_header(with_points(header, None, f"{path}:1")[0] if commas else header, f"{path}:1", notes)
+    may_have_commas = dialect.decimal == "," or (dialect.decimal is None and separator != ",")
+    names = with_points(header, None, f"{path}:1")[0] if may_have_commas else header
+    _check_header(names, f"{path}:1", notes)
     cells: list[list[str]] = []
     lines: list[int] = []
     for line, row in rows:
@@ -152,26 +172,70 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
         lines.append(line)
     raw = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
     columns = {name: [cell.strip() for cell in column] for name, column in raw.items()}
-    _say_blanks(raw, columns, notes)
-    changed: dict[str, str] = {}
-    for name in [name for name in columns if commas and name not in exact]:
-        columns[name], cell = with_points(columns[name], decimal_sign, f"{path}, column {name!r}")
-        changed |= {name: cell} if cell else {}
-    if changed and decimal_sign is None:
-        cell = next(iter(changed.values()))
-        said = f"In {listed(changed)} commas stand before decimals, as in {cell!r}, and points between thousands."
-        notes.add(f"{said} If not, set decimal.")
+    _say_blanks(raw, notes)
+    numeric = [name for name in columns if name not in exact]
+    sign = _to_points(path, columns, numeric, dialect, notes) if may_have_commas else dialect.decimal
     _say_codes(columns, exact, notes)
-    found = {name: np.array(c, object) if name in exact else column_of(c) for name, c in columns.items()}
-    table = FileColumns(found, lines)
-    table.decimal = decimal_sign or ("," if changed else sign_of(columns.values()))
+    table = FileColumns({name: _column(c, name, name in exact, notes) for name, c in columns.items()}, lines)
+    table.decimal = sign or sign_of(columns.values())
+    for name in numeric:
+        if are_truths(columns[name]):
+            table.cells[name] = truths_of(columns[name])
     return table
 
 
-def _say_blanks(raw: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], notes: Notes) -> None:
+def _to_points(
+    path: Path, columns: dict[str, list[str]], numeric: Sequence[str], dialect: Dialect, notes: Notes
+) -> Decimal | None:
+    """Decimal points in place of commas, in the columns that may be of numbers; returns the decimal sign of the file,
+    None where no cell shows it."""
+    sign = dialect.decimal or dialect.decimal_before
+    changed: dict[str, str] = {}
+    for name in numeric:
+        own, cells = sign, columns[name]
+        if dialect.decimal is None and own == "." and have_decimal_commas(cells):
+            own = None  # training had points; this file has commas
+        if own == ".":
+            continue
+        doubtful = doubtful_point(cells)
+        columns[name], cell = with_points(cells, own, f"{path}, column {name!r}")
+        changed |= {name: cell} if cell and own is None else {}
+        if doubtful and not cell and dialect.decimal is None:
+            notes.add(_of_points(name, doubtful, columns[name][cells.index(doubtful)]))
+    if changed:
+        cell = next(iter(changed.values()))
+        said = f"In {listed(changed)} commas stand before decimals, as in {cell!r}, and points between thousands."
+        notes.add(f"{said} If not, set decimal.")
+        return ","
+    return dialect.decimal or (sign if sign == "," else None)
+
+
+def _of_points(name: str, cell: str, read: str) -> str:
+    """The note on a column whose points may stand before decimals or between thousands."""
+    if read == cell:
+        said = f"In {name!r} points stand before decimals, as in {cell!r}."
+        return f"{said} If they divide thousands, set decimal to a comma."
+    said = f"In {name!r} points divide thousands, as training had decimal commas: {cell!r} is {read}."
+    return f"{said} If not, set decimal."
+
+
+def _column(cells: list[str], name: str, exact: bool, notes: Notes) -> np.ndarray:
+    """The cells of a text file: numbers, or text. Whole numbers that are rounded are told."""
+    if exact:
+        return np.array(cells, object)
+    column = column_of(cells)
+    if column.dtype.kind == "f" and np.any(np.abs(column) >= EXACT):
+        rounded = [c for c, x in zip(cells, column, strict=True) if WHOLE.fullmatch(c) and int(x) != int(c)]
+        if rounded:
+            notes.add(_said_rounded(name, int(rounded[0])))
+    return column
+
+
+def _say_blanks(raw: Mapping[str, Sequence[Any]], notes: Notes) -> None:
     """A note where two texts of a column are one without the blanks around them."""
     for name, cells in raw.items():
-        if len(distinct := set(cells)) == len(set(columns[name])):
+        distinct = {cell for cell in cells if isinstance(cell, str)}
+        if len(distinct) == len({cell.strip() for cell in distinct}):
             continue
         texts: dict[str, str] = {}
         for cell in sorted(distinct):
@@ -217,7 +281,7 @@ def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) ->
     for name in values:
         if name in exact:
             _check_digits(values[name], f"{path}, column {name!r}")
-    return _typed(values, exact, notes)
+    return _typed(values, path, exact, notes)
 
 
 def _check_digits(values: Sequence[Any], where: str) -> None:
@@ -228,8 +292,11 @@ def _check_digits(values: Sequence[Any], where: str) -> None:
         raise fail(where, expected, f"{long:.0f}", "format the column as text and enter the names again, or use CSV")
 
 
-def _typed(values: Mapping[str, list], exact: Container[str], notes: Notes) -> FileColumns:
+def _typed(raw: Mapping[str, list], path: object, exact: Container[str], notes: Notes) -> FileColumns:
     """Columns of a file that has types, with the cells of those that are not of plain numbers."""
+    _say_blanks({name.strip(): cells for name, cells in raw.items()}, notes)
+    names = _names_without_blanks(list(raw), path, notes)
+    values = {name: without_blanks(raw[own]) for own, name in names.items()}
     columns = FileColumns({name: _from_arrow(cells, name, name in exact, notes) for name, cells in values.items()})
     for name, cells in values.items():
         plain = all(value is None or type(value) in (int, float) for value in cells)
@@ -239,19 +306,47 @@ def _typed(values: Mapping[str, list], exact: Container[str], notes: Notes) -> F
     return columns
 
 
+def _names_without_blanks(names: Sequence[str], path: object, notes: Notes) -> dict[str, str]:
+    """The names of columns without the blanks around them, by their own; a column without a name is left out.
+    Raises DataError: two names are one without them."""
+    short = {name: name.strip() for name in names}
+    kept = [name for name in short.values() if name]
+    if twice := [name for place, name in enumerate(kept) if name in kept[:place]]:
+        got = f"{listed(twice)} more than once, without the blanks around names"
+        raise fail(path, "columns of distinct names", got, "rename those columns, or remove them")
+    if len(kept) < len(names):
+        places = ", ".join(str(place) for place, name in enumerate(short.values(), 1) if not name)
+        notes.add(f"A column without a name (column {places}) is left out: give it one to have it read.")
+    return {own: name for own, name in short.items() if name}
+
+
 def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
     """The columns of a Parquet file, or of a folder of them with those that the names of its folders give."""
     parts = parquet_parts(path)
     if not parts:
         raise no_parquet(path)
+    if not is_address(path):
+        check_one_format(Path(path).expanduser(), parts[0].file)
     tables = [from_parquet(part.file, functools.partial(_whole, part.file), texts_once=True) for part in parts]
     names = _alike(path, tables, notes)
     values = {name: [value for table in tables for value in values_of(table.column(name))] for name in names}
     beside = cells_of(parts, [table.num_rows for table in tables])
     values |= {name: cells for name, cells in beside.items() if name not in names}
-    columns = _typed(values, exact, notes)
-    columns.declared = {name: order for name in names if (order := _declared_order(tables, name))}
+    _truths_as_numbers(values, notes)
+    columns = _typed(values, path, exact, notes)
+    orders = {name.strip(): _declared_order(tables, name) for name in names}
+    columns.declared = {name: order for name, order in orders.items() if order}
     return columns
+
+
+def _truths_as_numbers(values: dict[str, list], notes: Notes) -> None:
+    """Makes True and False 1 and 0 in columns that have numbers too, in other files: one column has one kind of values,
+    and its names are those of numbers. It is told."""
+    for name, cells in values.items():
+        kinds = {type(cell) for cell in cells}
+        if bool in kinds and kinds & {int, float}:
+            values[name] = [int(cell) if isinstance(cell, bool) else cell for cell in cells]
+            notes.add(f"True and False in {name!r} are 1 and 0, for other files have numbers there.")
 
 
 def _declared_order(tables: Sequence[Any], name: str) -> tuple[str, ...]:
@@ -260,8 +355,12 @@ def _declared_order(tables: Sequence[Any], name: str) -> tuple[str, ...]:
     for table in tables:
         column = table.column(name)
         is_ordered = getattr(column.type, "ordered", False) and column.num_chunks
-        orders.add(tuple(map(name_of, column.chunk(0).dictionary.to_pylist())) if is_ordered else ())
+        orders.add(tuple(map(_category, column.chunk(0).dictionary.to_pylist())) if is_ordered else ())
     return orders.pop() if len(orders) == 1 else ()
+
+
+def _category(value: Any) -> str:
+    return name_of(value.strip() if isinstance(value, str) else value)
 
 
 def _whole(file: str, opened: Any) -> Any:
@@ -302,17 +401,18 @@ def _numbers(values: list, name: str, notes: Notes) -> np.ndarray:
     rounded = [place for place in large if isinstance(values[place], int) and int(found[place]) != values[place]]
     if not rounded:
         return found
-    if all(isinstance(value, int) for value in values):
-        least, most = min(values), max(values)
-        dtype = next((t for t in (np.int64, np.uint64) if np.iinfo(t).min <= least and most <= np.iinfo(t).max), None)
-        if dtype is not None:
-            return np.array(values, dtype)
-    first = values[rounded[0]]
-    notes.add(
-        f"Whole numbers of the column {name!r} are rounded, such as {first} to {int(found[rounded[0]])}: others are "
+    if all(isinstance(value, int) for value in values) and (integers := smallest_integers(values)) is not None:
+        return integers
+    notes.add(_said_rounded(name, values[rounded[0]]))
+    return found
+
+
+def _said_rounded(name: str, first: int) -> str:
+    """The note on whole numbers that floats do not hold."""
+    return (
+        f"Whole numbers of the column {name!r} are rounded, such as {first} to {int(float(first))}: others are "
         "missing or no whole numbers. If they are names, write them as text."
     )
-    return found
 
 
 def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
@@ -335,5 +435,7 @@ def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -
 def _as_column(values: np.ndarray) -> np.ndarray:
     """Whole numbers stay whole, so that no two of them merge."""
     if values.dtype.kind in "US":
-        return column_of([value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()])
+        return column_of(
+            [value.decode().strip() if isinstance(value, bytes) else str(value).strip() for value in values.tolist()]
+        )
     return values if values.dtype.kind in "iu" else values.astype(float)

@@ -1,0 +1,73 @@
+"""Names of columns that hold times, steps, or parts of a date."""
+
+from __future__ import annotations
+
+import re
+
+CLOCKS = frozenset(
+    {
+        "time", "times", "date", "dates", "datetime", "timestamp", "when", "zeit", "datum", "zeitpunkt", "temps",
+        "fecha", "tiempo",
+    }
+)  # fmt: skip
+"""Names of columns that hold nothing but times, whatever their numbers are."""
+STEPS = frozenset(
+    {
+        "t", "step", "steps", "timestep", "tick", "ticks", "frame", "epoch", "period", "wave", "visit", "days", "hours",
+    }
+)  # fmt: skip
+"""Names that times have too where they are whole numbers, or rise from row to row."""
+COUNTERS = frozenset(
+    {
+        "index", "idx", "row", "rows", "rownames", "rowname", "seq", "nr", "no", "obs", "observation", "unnamed",
+    }
+)  # fmt: skip
+"""Names of columns that number rows."""
+PARTS = {
+    "year": ("year", "years", "yr", "yyyy", "jahr", "ano", "annee"),
+    "quarter": ("quarter", "qtr", "quartal"),
+    "month": ("month", "months", "mon", "monat", "mois", "mes"),
+    "week": ("week", "weeks", "kw", "woche", "semaine", "semana"),
+    "day": ("day", "dayofmonth", "tag", "jour", "dia"),
+    "hour": ("hour", "hr", "stunde", "heure", "hora"),
+    "minute": ("minute", "min", "minutes"),
+    "second": ("second", "sec", "seconds"),
+}
+"""Names of the parts of a date, the coarsest first."""
+UNITS = re.compile(
+    r"[ _.\-(\[/]+(?:s|secs?|seconds?|ms|us|ns|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|years?|yrs?|utc|gmt"
+    r"|index|idx|stamp|no|nr|num|number|id)[)\]]?$"
+)
+"""The end of a name that says a unit: time (s), time_ms, step_number."""
+WORDS = re.compile(r"[A-Z]?[^\W_A-Z]+|[A-Z]+(?![^\W_A-Z])", re.UNICODE)
+
+
+def plain_name(name: str) -> str:
+    """The name in small letters, without a unit.
+
+    >>> plain_name("Time (s)"), plain_name("time_ms"), plain_name("TimeStamp"), plain_name("Unnamed: 0")
+    ('time', 'time', 'timestamp', 'unnamed')
+    """
+    plain = name.strip().lower().removesuffix(": 0")
+    plain = UNITS.sub("", plain) or plain
+    return plain.replace("_", "").replace(" ", "")
+
+
+def part_of_date(name: str) -> str:
+    """The part of a date that a column is called after; empty for others."""
+    return next((part for part, names in PARTS.items() if plain_name(name) in names), "")
+
+
+def is_called_a_time(name: str) -> bool:
+    """True where a column has the name of times, of steps or of a part of a date.
+
+    >>> is_called_a_time("Time (s)"), is_called_a_time("month"), is_called_a_time("animal")
+    (True, True, False)
+    """
+    return plain_name(name) in CLOCKS | STEPS or bool(part_of_date(name))
+
+
+def sounds_of_time(name: str) -> bool:
+    """True where a word of the name is one of time, as in visit_date."""
+    words = {word.lower() for word in WORDS.findall(name)}
+    return bool(words & (CLOCKS | PARTS.keys()))

@@ -1,0 +1,99 @@
+"""Remarks on rows in time: what orders them, and whether their steps are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from vijax.data.reading.checks import Notes, listed
+from vijax.data.tables import dates
+from vijax.data.tables.rows_in_time import GroupedRows, RowsInTime, Timed
+
+
+def say_order(in_time: RowsInTime, groups: Int[np.ndarray, " N"] | None, modelled: Sequence[str], notes: Notes) -> None:
+    """Notes what orders the rows, what is left out for it, and whether steps are unequal or times shared."""
+    timed = in_time.timed
+    if timed is None:
+        return
+    rows = GroupedRows(groups, len(timed.rank))
+    names = listed(timed.order.columns)
+    moved = int(np.sum(np.lexsort((timed.rank, rows.groups)) != rows.by_group))
+    elsewhere = f"; {moved:,} of {len(timed.rank):,} stood elsewhere in the file" if moved else ""
+    within = "" if groups is None else " within their groups"
+    notes.add(f"GroupedRows are in the order of {names}{within} (data.order; none: as they lie){elsewhere}.")
+    out = [name for name in in_time.left_out if name not in modelled]
+    if out:
+        which = "says when or which a row is, and is" if len(out) == 1 else "say when or which a row is, and are"
+        notes.add(f"{listed(out)} {which} not modelled; to have it so, name all columns in data.columns.")
+    shared = int(np.sum(rows.sorted_steps(timed.rank) == 0))
+    if shared:
+        notes.add(f"{shared:,} rows share {names} with the row before them in their group, and stay in file order.")
+    _say_steps(timed, rows, notes)
+
+
+def _say_steps(timed: Timed, rows: GroupedRows, notes: Notes) -> None:
+    """Notes steps of time that are not equal."""
+    steps = equal_steps(timed, rows)
+    if not len(steps) or steps.min() == steps.max() or steps.min() == 0:
+        return
+    different, counts = np.unique(steps, return_counts=True)
+    usual = float(different[counts.argmax()])
+    other = int(np.sum(~np.isclose(steps, usual, rtol=1e-3)))
+    unit = _unit(timed, usual)
+    low, high, middle = (_short(value / unit.size) for value in (steps.min(), steps.max(), usual))
+    notes.add(
+        f"Steps of {listed(timed.order.columns)} are unequal, from {low} to {high}{unit.name}, {other:,} of "
+        f"{len(steps):,} other than {middle}: the model takes all steps as equal. A row of empty cells may fill a gap "
+        "where the model takes missing values."
+    )
+
+
+def equal_steps(timed: Timed, rows: GroupedRows) -> Float[np.ndarray, " S"]:
+    """The steps of time from row to row of one group, those that are equal but for rounding set equal; dates on one
+    day of the month go in months."""
+    if timed.times is None:
+        return np.zeros(0)
+    steps = rows.sorted_steps(timed.times)
+    if timed.unit == "second" and len(steps) and (months := in_months(timed.times)) is not None:
+        by_month = rows.sorted_steps(months)
+        if by_month.min() == by_month.max():
+            return by_month
+    if len(steps) and np.allclose(steps, np.median(steps), rtol=1e-3, atol=0):
+        return np.full(len(steps), np.median(steps))
+    return steps
+
+
+def in_months(seconds: np.ndarray) -> np.ndarray | None:
+    """Months since year 0 of dates that all are on the first day, or the last, of a month; else None."""
+    days = (seconds // dates.DAY).astype("datetime64[D]")
+    months = days.astype("datetime64[M]")
+    starts = months.astype("datetime64[D]") == days
+    ends = (days + 1).astype("datetime64[M]") != months
+    if np.any(seconds % dates.DAY) or not (starts.all() or ends.all()):
+        return None
+    return months.astype(int) + 12.0 * 1970
+
+
+class Unit(NamedTuple):
+    """A unit of time: its size in seconds (1 for others), and what stands behind a number."""
+
+    size: float
+    name: str
+
+
+def _unit(timed: Timed, usual: float) -> Unit:
+    if timed.unit == "month":
+        return Unit(1.0, " months")
+    if timed.unit == "":
+        return Unit(1.0, "")
+    for size, name in ((dates.DAY, " days"), (3600.0, " hours"), (60.0, " minutes")):
+        if usual >= size:
+            return Unit(size, name)
+    return Unit(1.0, " seconds")
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}"
