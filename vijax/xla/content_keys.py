@@ -79,13 +79,13 @@ def own_keys(key: PRNGKeyArray, data: PyTree, weights: Any = None) -> PRNGKeyArr
     return keys_of(key, told_apart(codes_of_rows(data), weights))
 
 
-def _bits(x: Array) -> UInt32[Array, "..."]:
+def _bits(x: Array) -> UInt32[Array, ...]:
     """The bits of numbers as float32; -0 is 0."""
     x = x.astype(jnp.float32)
     return jax.lax.bitcast_convert_type(jnp.where(x == 0, 0.0, x), jnp.uint32)
 
 
-def _mixed(x: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
+def _mixed(x: UInt32[Array, ...]) -> UInt32[Array, ...]:
     """Bits that each depend on all bits of x: the finaliser of MurmurHash3, after a constant that takes 0 elsewhere."""
     x = x + jnp.uint32(0x9E3779B9)
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)

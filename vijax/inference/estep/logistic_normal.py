@@ -73,8 +73,8 @@ class LogisticNormalEStep(EStep, abc.ABC):
         Args:
           problem: see `LogisticNormal`.
           start: the first q(z); a mean and a site of zero stand for no earlier q(z).
-          key: for expectations by Monte Carlo; the draws stay the same from iteration to iteration. One key, whose draws
-            documents have by their places, or a key for each document.
+          key: for expectations by Monte Carlo; the draws stay the same from iteration to iteration. One key,
+            whose draws documents have by their places, or a key for each document.
         """
 
     def of_kernel(self) -> Settings | None:

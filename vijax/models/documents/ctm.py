@@ -275,7 +275,7 @@ def _expected_log_prior(logits: Any, mean: Float[Array, "D K"], cov: Float[Array
 def expected_shares(
     logits: Any, local: GaussianLocals, key: PRNGKeyArray, num_samples: int = 256
 ) -> Float[Array, "D K"]:
-    """E_q[softmax(z)] of each document, by Monte Carlo: by the same noise for all, so that it depends on no other document.
+    """E_q[softmax(z)] of each document, by Monte Carlo; by the same noise for all, so that it depends on no other one.
 
     Args:
       logits: the statistics of (mu, Sigma^-1) for the E-step.
