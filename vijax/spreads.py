@@ -12,8 +12,8 @@ MARGIN = 16.0
 
 
 def is_rounding(spread: Any, centre: Any) -> Any:
-    """True for the spreads of columns about these centres that are no more than rounding: the mean of 49 times .1 is not
-    .1 in binary numbers, and so the deviation of such a column is not 0.
+    """True for the spreads of columns about these centres that are no more than rounding: the mean of 49 times .1 is
+    not .1 in binary numbers, and so the deviation of such a column is not 0.
 
     >>> x = np.full((49, 1), 0.1)
     >>> x.std(0) > 0, is_rounding(x.std(0), x.mean(0))

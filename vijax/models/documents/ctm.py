@@ -177,8 +177,10 @@ def local_elbo(
     batch: Minibatch,
     key: PRNGKeyArray,
     estep: Any,
+    num_words: int | None = None,
 ) -> LocalElbo:
-    """`Model.local_elbo` of documents whose z have the law `law(statistics of the globals, documents)`."""
+    """`Model.local_elbo` of documents whose z have the law `law(statistics of the globals, documents)`. Word w and word
+    w + `num_words` are the same word of two groups, and have the same draws."""
     table, log_scale = likelihood_table(stats["topics"])
     num_topics = table.shape[1]
     key = key if batch.local is None else in_one_piece(jax.random.key(seed))
@@ -189,7 +191,7 @@ def local_elbo(
         functools.partial(_chunk_bound, estep, num_samples, law, jax.random.key_impl(key)),
         table,
         stats["logits"],
-        [split_chunks(_Chunk(*group, _keys_of(key, group[0])), size(group[0])) for group in groups],
+        [split_chunks(_Chunk(*group, _keys_of(key, group[0], num_words)), size(group[0])) for group in groups],
         key,
         over_words(estep.of_kernel(), num_samples, law, key),
     )
@@ -209,10 +211,11 @@ def local_elbo(
     )
 
 
-def _keys_of(key: PRNGKeyArray, docs: Documents) -> Array:
+def _keys_of(key: PRNGKeyArray, docs: Documents, num_words: int | None) -> Array:
     """The data of a key for each document. It depends on the document's words alone: draws by its place would make its
     topics depend on the other documents."""
-    return jax.random.key_data(keys_of(key, codes_of_bags(docs.words, docs.counts)))
+    words = docs.words if num_words is None else docs.words % num_words
+    return jax.random.key_data(keys_of(key, codes_of_bags(words, docs.counts)))
 
 
 def _chunk_bound(
