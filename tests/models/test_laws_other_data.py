@@ -76,7 +76,7 @@ def with_new_level(case, column):
 @on([case for case in OF_NAMES if case.name in ("glmm_gaussian", "stm", "stm_content")])
 def test_categories_that_no_row_of_training_had_are_refused(case):
     one = fitted(case)
-    with pytest.raises(ValueError, match="'h' that training has.*got 'other' in row 0"):
+    with pytest.raises(ValueError, match=r"'h' that training has.*got 'other' in row 0"):
         one.asked(with_new_level(case, "h"))
 
 

@@ -17,6 +17,8 @@ MISSING_NAMES = frozenset(["", "na", "n/a", "nan", "null", "?", "<na>"])
 """Names of a class or a group that stand for a missing value, in small letters: one may well be called "none"."""
 CODES = frozenset([".", "-", "--", "n.a.", "#n/a"])
 """Cells that stand for a missing value where numbers are expected, and are told where they occur."""
+TRUTHS = {"True": "1", "False": "0"}
+"""Numbers for True and False of a column that has nothing else but missing cells."""
 MISSING = MISSING_NAMES | CODES | {"none"}
 """Cells that stand for a missing value among numbers, in small letters."""
 
@@ -213,6 +215,8 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     >>> columns_of({"g": ["007", "7"]}, exact=["g"])["g"].tolist()
     ['007', '7']
     """
+    if isinstance(source, np.ndarray) and source.dtype.names:
+        source = {name: source[name] for name in source.dtype.names}
     if in_a_library(source):
         found = getattr(source, "column_names", None) or getattr(source, "columns", None)
         if found is None:
@@ -230,13 +234,20 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
 
 def _column(values: Any, exact: bool = False) -> np.ndarray:
     """Numbers as they are, True and False as 1 and 0; anything else as text."""
-    array = _vector(column_values(values) if in_a_library(values) else values)
+    if in_a_library(values):
+        values = column_values(values)
+    elif isinstance(values, np.ma.MaskedArray):  # a masked cell is missing
+        values = values.tolist()
+    array = _vector(values)
     if array.ndim != 1:
         raise fail("data", "columns that are vectors", f"one of shape {array.shape}", "give a matrix as a whole")
     if array.dtype.kind in "iufb":
         return array.astype(float) if array.dtype.kind in "fb" else array
     cells = ["" if _is_none(value) else name_of(value) for value in array.tolist()]
-    return np.array(cells, object) if exact else column_of(cells)
+    if exact:
+        return np.array(cells, object)
+    is_truth = all(isinstance(value, bool) or _is_none(value) for value in array.tolist())
+    return column_of([TRUTHS.get(cell, cell) for cell in cells] if is_truth else cells)
 
 
 def _vector(values: Any) -> np.ndarray:
