@@ -33,6 +33,7 @@ from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
 from vijax.fitting.loader import Loader, as_loader, words_of
 from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stacked
+from vijax.fitting.named_columns import names_of
 from vijax.fitting.restarts import Many, best, in_runs, many, of_run
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import begun, gone_on
@@ -231,7 +232,9 @@ def fit(
     alone, trace = _view(where.plain(chunks.state), _joined(traces))
     is_judged = spec.model.free is not None and not hasattr(loader, "is_stream")  # which cannot be read again
     judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if is_judged else None
-    made = Fit(alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words_of(source))
+    made = Fit(
+        alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words_of(source), columns=names_of(data)
+    )
     result = _judged(made, loader, key_run)
     if throw and result.status in FAILED:
         raise DivergedError(result)

@@ -276,7 +276,8 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     """Any table as typed columns.
 
     Args:
-      table: columns by name (a dict, a table of pandas, polars or pyarrow), the columns of a file, or its path.
+      table: columns by name (a dict, a structured array, a table of pandas, polars or pyarrow), the columns of a
+        file, or its path.
       labels: columns of a file that name levels: they stay the exact text of the file.
       numbers: columns of a file that may be read as numbers too.
 
@@ -292,6 +293,8 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
         return table_of_file(functools.partial(read_columns, table), labels, numbers)
     if isinstance(table, FileColumns):
         return _of_file(table)
+    if isinstance(table, np.ndarray) and table.dtype.names:
+        table = {name: table[name] for name in table.dtype.names}
     if isinstance(table, Mapping):
         return _of_columns([_column_in_memory(str(name), values) for name, values in table.items()])
     is_lazy = type(table).__name__ == "LazyFrame"

@@ -28,6 +28,7 @@ from vijax.contract.model import Model
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
 from vijax.models.energies.energy import energy_model
 from vijax.models.series.sequences import check_pair, check_values, factorial
+from vijax.spreads import spread_or_one
 from vijax.xla.by_value import by_value
 
 
@@ -129,7 +130,7 @@ def random_contributions(key: PRNGKeyArray, context: starts.Context) -> Product:
     count = jnp.maximum(jnp.sum(mask, dtype=y.dtype), 1)
     mean = jnp.sum(y, (0, 1)) / count
     variance = jnp.sum(jnp.where(mask, y - mean[None, None], 0.0) ** 2, (0, 1)) / count
-    variance = jnp.where(variance > 0, variance, 1.0)
+    variance = spread_or_one(jnp.sqrt(variance), mean) ** 2
     prior = context.energy.prior(context.hyper)
     num_chains, width = prior["initial"].batch_shape[0], prior["contributions"].dim
     noise = jax.random.normal(key, (len(mean), width), y.dtype)

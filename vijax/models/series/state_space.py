@@ -38,6 +38,7 @@ from vijax.families import (
 )
 from vijax.models.energies.energy import energy_model, zero_stats
 from vijax.models.series.sequences import check_pair, check_values, linear_gaussian, score_of
+from vijax.spreads import is_rounding
 from vijax.tree import on_device
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import once_jit
@@ -172,9 +173,10 @@ def window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states
     seen = mask[..., None] & ~jnp.isnan(y)
     count = jnp.maximum(jnp.sum(seen, (0, 1), dtype=y.dtype), 1)
     y = jnp.where(seen, y, 0.0)
-    y = jnp.where(seen, y - (jnp.sum(y, (0, 1)) / count)[None, None], 0.0)
+    mean = jnp.sum(y, (0, 1)) / count
+    y = jnp.where(seen, y - mean[None, None], 0.0)
     spread = jnp.sqrt(jnp.sum(y**2, (0, 1)) / count)
-    y = y / jnp.where(spread > 0, spread, 1.0)[None, None]
+    y = jnp.where(is_rounding(spread, mean), 0.0, y / jnp.where(spread > 0, spread, 1.0))
     length = -(-num_states // y.shape[-1]) + 1
     ahead = [jnp.pad(y[:, i:], ((0, 0), (0, min(i, y.shape[1])), (0, 0))) for i in range(length)]
     windows = jnp.concatenate(ahead, -1)

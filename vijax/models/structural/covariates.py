@@ -15,6 +15,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.schema.labels import Labels, Levels
 from vijax.data.schema.typed_columns import typed_table
 from vijax.models.formulas import formula as formulas
+from vijax.spreads import spread_or_one
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -96,7 +97,8 @@ def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[
     x, has_intercept = design.rows.x, "Intercept" in design.labels
     is_one = np.array([label == "Intercept" for label in design.labels])
     scale = np.where(is_one, 1.0, x.std(0) if has_intercept else np.sqrt((x**2).mean(0)))
-    return np.where(is_one | (not has_intercept), 0.0, x.mean(0)), np.where(scale > 0, scale, 1.0)
+    centre = np.where(is_one | (not has_intercept), 0.0, x.mean(0))
+    return centre, spread_or_one(scale, centre)
 
 
 def _labels(table: Any, column: str) -> Labels:

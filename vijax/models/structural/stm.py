@@ -405,12 +405,13 @@ def _bound(
         got = "none" if docs.covariates is None else f"{docs.covariates.shape[1]}"
         remedy = "Pass model.data, or model.described(corpus, table) of other documents."
         require(got == f"{width}", "data", f"documents with {width} covariates", got, remedy)
+    size = None
     if sizes.groups:
         table, size = by_group(sizes.groups, stats)
         stats = {**stats, "topics": table}
         batch = batch._replace(data=tuple(_in_group(docs, size) for docs in batch.data))
     law = functools.partial(_law, sizes.columns)
-    return local_elbo(num_samples, seed, law, hyper, stats, batch, key, estep)
+    return local_elbo(num_samples, seed, law, hyper, stats, batch, key, estep, num_words=size)
 
 
 def _law(columns: int, logits: Any, docs: Documents) -> NormalWishartStats:
