@@ -164,6 +164,8 @@ class DataForm:
     one_group: bool = False  # True where all data are one group
     # All the data, for models that are made for given data; None for models that fit data of any size
     given: PyTree = None
+    # Raises ValueError on data that are possible, but from which nothing can be learnt; only a fit asks
+    enough: Callable[[PyTree], None] | None = None
 
     @property
     def num_groups(self) -> int | None:
