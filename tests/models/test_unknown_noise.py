@@ -83,6 +83,8 @@ def test_weights_are_in_units_of_y_and_the_law_that_was_learnt_predicts():
     weights, _ = model.predict(fit.posterior, np.eye(D))
     np.testing.assert_allclose(weights - [1e6, 0.0, 0.0], 50.0 * np.array([3.0, 1.0, -2.0]), atol=10.0)
     mean, variance = fit.predict(X)
+    compiled = jax.jit(lambda x: model.predict(fit.posterior, x)[0])(jnp.asarray(X, jnp.float32))
+    np.testing.assert_allclose(compiled, mean, rtol=1e-6)
     response = vi.models.response(model.law(fit.posterior), mean - 1e6, variance)
     y = 50.0 * Y
     inside = (y >= response.low) & (y <= response.high)
