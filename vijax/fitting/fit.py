@@ -21,12 +21,14 @@ from vijax.arguments import Positive, Size
 from vijax.checks import check_key, require_on_host
 from vijax.fitting.fit_arguments import (
     check_batches,
+    check_enough,
     check_hyper,
     check_not_forked,
     check_restarts,
     check_whole,
     num_steps_of,
     usual_words,
+    warn_of_far_prior,
     warn_of_many_devices,
 )
 from vijax.fitting.interrupt import interrupt_flag
@@ -175,6 +177,7 @@ def fit(
 
     Warns:
       SkippedStepsWarning: some steps were skipped.
+      FarFromPriorWarning: columns lie so far from the place or the scale of the model's prior that the fit is worse.
       ForgottenWarning: messages, locals or kernels that `state` remembers are not of these data.
 
     >>> import vijax as vi
@@ -201,6 +204,9 @@ def fit(
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec
     loader = source = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
+    check_enough(spec.model, loader)
+    if state is None:
+        warn_of_far_prior(spec, loader)
     alg = settled(alg, loader, state)
     for wrapper in alg.wrappers:
         loader = wrapper.loader(loader, alg)

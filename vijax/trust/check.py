@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from scipy import special
 
 from vijax.checks import require, require_integers
+from vijax.contract.model import Model
 from vijax.evaluate.predictive_check import predictive_check
 from vijax.fitting import fit as fitting
 from vijax.fitting.result import Fit
@@ -250,10 +251,17 @@ def _affordable(data: Any, most: int, fewest: int, work: int, instead: str) -> i
     return count
 
 
+def _require_rows(model: Model) -> None:
+    """Raises ValueError at a model of documents: their density is a sum over the topics of all words."""
+    remedy = "Compare held-out scores, fit.score(documents, key=key)."
+    require(model.form.documents is None, "fit", "a model of rows", "one of documents, without a density", remedy)
+
+
 # --- importance weights -----------------------------------------------------------------------------------------------
 def _weights(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
     model, points = fit.alg.spec.model, [name for name in fit.posterior if fit.alg.spec.is_point(name)]
     require(not points, "fit", "distributions of all globals", f"points of {points}")
+    _require_rows(model)
     if model.log_density is None and model.free is not None:
         said = fit.judged(data, key=key)
         return Check(f"{in_words(said.khat)} (The free variables, given q of the others.)")
@@ -312,6 +320,7 @@ def _moments(x: np.ndarray, w: np.ndarray) -> tuple[tuple[float, float], tuple[f
 
 # --- chains, linear response ------------------------------------------------------------------------------------------
 def _chains(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
+    _require_rows(fit.alg.spec.model)
     instead = "vijax.reference.short_chains(fit, data, key=key) takes longer."
     count = _affordable(data, CHAINS, FEWEST_CHAINS, WORK_OF_CHAINS, instead)
     moved = short_chains(fit, data, key=key, num_chains=count)

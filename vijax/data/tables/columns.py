@@ -17,8 +17,6 @@ MISSING_NAMES = frozenset(["", "na", "n/a", "nan", "null", "?", "<na>"])
 """Names of a class or a group that stand for a missing value, in small letters: one may well be called "none"."""
 CODES = frozenset([".", "-", "--", "n.a.", "#n/a"])
 """Cells that stand for a missing value where numbers are expected, and are told where they occur."""
-TRUTHS = {"True": "1", "False": "0"}
-"""Numbers for True and False of a column that has nothing else but missing cells."""
 MISSING = MISSING_NAMES | CODES | {"none"}
 """Cells that stand for a missing value among numbers, in small letters."""
 

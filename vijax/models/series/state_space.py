@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.contract import init as starts
+from vijax.contract.expected import STANDARDISE, Expected, expecting, of_place_and_scale, steps
 from vijax.contract.model import Estimates, Model
 from vijax.families import (
     LinearGaussianChain,
@@ -85,7 +86,7 @@ def linear_gaussian_state_space(
     >>> print(np.sort(turn).round(2))  # a rotation by a third of a radian a step
     [-0.33  0.33]
     """
-    return energy_model(
+    made = energy_model(
         globals={
             "initial": NormalGamma.from_parameters(np.zeros(num_states), strength, shape, rate),
             "dynamics": regression_prior(num_states, num_states, strength, shape, rate),
@@ -99,6 +100,15 @@ def linear_gaussian_state_space(
         score=lambda hyper, q, data, key: score(q, data, dim),
         generative=linear_gaussian(dim, lambda data: _check(data, dim)),
     )
+    return expecting(made, expected_of_observations(dim, strength, shape, rate))
+
+
+def expected_of_observations(dim: int, strength: float, shape: float, rate: float) -> Expected:
+    """What the priors of the coefficients and the noise of D observed columns expect."""
+    strain = of_place_and_scale(0.0, strength, 2.0 * rate, 2.0 * shape)
+    deviation = math.sqrt(rate / shape)
+    columns = lambda data: steps(data)[:, :dim]
+    return Expected(columns, strain, f"about 0 and of deviation {deviation:.3g}", STANDARDISE)
 
 
 def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
