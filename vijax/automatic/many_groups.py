@@ -149,7 +149,7 @@ def fit_all(model: Model, data: PyTree, start: Gaussian, batch_size: int, key: P
     schedule = by_passes(steps)
     alg = ngvi(framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim)))
     key_init, _, _ = keys.of_run(key)
-    begin = alg.init(key_init)._replace(hyper={"frame": start.frame()})
+    begin = alg.init(key_init)._replace(hyper={"frame": start.frame(framed.log_density)})
     watch = _Watch()
     done = fit(
         alg,

@@ -16,6 +16,8 @@ from vijax.trust.psis import RELIABLE
 
 CLOSE, FAR = 0.05, 0.3
 """Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
+FAR_IN_ALL = 1.0
+"""The same where importance weights are even enough to judge each mean and sd: small errors of many add up."""
 GOOD, FAIR = 0.1, 0.3
 """Standard deviations, and logarithms of them: means and sds that are off by less can be used, or are near."""
 RARE = 0.01  # largest share of draws with a density of zero at which q may be used all the same
@@ -143,10 +145,11 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
     """Says how far q is from the posterior, and whether means and sds may be used."""
     judged = of_distance(gap, khat)
     where = "its part of the posterior" if is_one_of_many else "the posterior"
-    if _worst(off) <= GOOD and gap < FAR:
+    far = _far(off)
+    if _worst(off) <= GOOD and gap < far:
         use = "means and sds can be used" + (" for that part alone" if is_one_of_many else "")
         return f"q is close to {where} {judged}: {use}."
-    if _seen(off) <= FAIR and gap < FAR:
+    if _seen(off) <= FAIR and gap < far:
         return f"q is near {where} {judged}: {_of_use(off)}."
     sampler = "Write the density in other coordinates, or use a sampler."
     if q.num_directions:
@@ -156,6 +159,11 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
         remedy = "Means are often right; vijax.linear_response corrects the sds; a sampler would tell."
         return f"Independent normals do not describe {where} {judged}: sds are too small. {remedy}"
     return f"{where.capitalize()} does not have the shape of q {judged}: sds, and perhaps means, are wrong. {sampler}"
+
+
+def _far(off: Moments | None) -> float:
+    """Returns the nats from which on q has not the shape of the posterior: fewer where weights do not judge moments."""
+    return FAR_IN_ALL if off is not None and off.is_reliable else FAR
 
 
 def _worst(off: Moments | None) -> float:
@@ -199,11 +207,14 @@ def _of_moments(off: Moments | None) -> list[str]:
 def _too(log_ratio: float) -> str:
     """Says the ratio of sds of q to those of the posterior, given its logarithm.
 
-    >>> _too(-0.2), _too(0.2), _too(0.001)
-    ('18 % too small', '22 % too large', '1 % too large')
+    >>> _too(-0.2), _too(0.2), _too(0.001), _too(20.0)
+    ('18 % too small', '22 % too large', '1 % too large', 'more than ten times too large')
     """
+    side = "small" if log_ratio < 0 else "large"
+    if log_ratio > np.log(10.0):
+        return f"more than ten times too {side}"
     percent = max(abs(100 * np.expm1(log_ratio)), 1.0)
-    return f"{percent:.0f} % too {'small' if log_ratio < 0 else 'large'}"
+    return f"{percent:.0f} % too {side}"
 
 
 def _of_tails(gap: float, khat: float, off: Moments | None) -> list[str]:
