@@ -25,7 +25,6 @@ from scipy import special
 
 from vijax.automatic.density_checks import Exchange, grows_along
 from vijax.automatic.gaussian import Gaussian, is_near, laplace
-from vijax.automatic.lbfgs import Mode
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, on_one_hill
 from vijax.automatic.report import Ended, FoundMode, Moments, Off, Others, Report, are_alike, bound, distance
@@ -34,6 +33,7 @@ from vijax.automatic.trust_region import Run, Sitting
 from vijax.automatic.trust_region import fit as fit_normal
 from vijax.automatic.verdict import RARE, is_usable, verdict, with_mixture
 from vijax.contract.model import Model
+from vijax.lbfgs import Mode
 from vijax.models.energies.shown_numbers import shown_numbers
 from vijax.trust import psis
 from vijax.xla.compiler import kept, quick_jit

@@ -16,7 +16,6 @@ from vijax.automatic.coordinates import learnt
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
 from vijax.automatic.density_checks import Exchange, exchanges
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
-from vijax.automatic.lbfgs import Mode
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
@@ -31,6 +30,7 @@ from vijax.fitting.fit_arguments import check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
+from vijax.lbfgs import Mode
 from vijax.models.energies.density import LogDensity
 from vijax.xla import keys
 

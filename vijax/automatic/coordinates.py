@@ -24,8 +24,8 @@ from jaxtyping import Float
 
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
 from vijax.automatic.gaussian import noise_of
-from vijax.automatic.lbfgs import Mode
 from vijax.automatic.target import Target
+from vijax.lbfgs import Mode
 from vijax.models.energies.coordinates import Hierarchy, Reference
 
 TURNS = 3  # fits of independent normals, after each of which there are new coordinates

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg, special
 
-from vijax.automatic.lbfgs import Mode
 from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.inference.estimator.scores import regression
+from vijax.lbfgs import Mode
 from vijax.models.energies.coordinates import Reference
 from vijax.models.energies.density import Frame, LogDensity
 from vijax.tree import on_device

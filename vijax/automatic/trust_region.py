@@ -22,11 +22,11 @@ from jaxtyping import Float
 
 from vijax.automatic.density_checks import ASKED, grows_along
 from vijax.automatic.gaussian import Evaluated, Gaussian, evaluate, noise_of, step
-from vijax.automatic.lbfgs import Mode, never
 from vijax.automatic.modes import Found
 from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.checks import require
+from vijax.lbfgs import Mode, never
 from vijax.models.energies.coordinates import Reference
 
 NATS, SDS = 2e-3, 0.015

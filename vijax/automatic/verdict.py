@@ -89,6 +89,7 @@ ENDS = {
     Ended.INTERRUPTED: "Stopped early, by Ctrl-C: this is the best q found so far.",
     Ended.UNBOUNDED: IMPROPER.format(along="as q gets wider"),
 }
+SPENT_NEAR = "It stopped at its limit of gradients: with a larger max_gradients it may come nearer."
 ROUGH = (
     "The log density is so large that it is rounded to {rounding:.1g} nats, so how far means and sds are off was not "
     "judged. Subtract a constant from it, or compute in float64: jax.config.update('jax_enable_x64', True)."
@@ -129,7 +130,11 @@ def verdict(
         said = [f"{of_zeros(zero).capitalize()} {SUPPORTS}", *said]
     if rounding > ROUNDED:
         return " ".join([*said, ROUGH.format(rounding=rounding), *_of_labels(searched), *_of_rivals(searched)])
-    said += [_of_shape(gap, khat, q, off, searched.others > 0), *_of_moments(off), *_of_tails(gap, khat, off)]
+    judged = [_of_shape(gap, khat, q, off, searched.others > 0), *_of_moments(off), *_of_tails(gap, khat, off)]
+    if q.ended is Ended.SPENT and _is_near(gap, off):
+        said = [*said[:-1], *judged, SPENT_NEAR]  # what it is good for comes first, then that more would be better
+    else:
+        said += judged
     if not q.is_full and gap < FAR:
         but = f", but along {q.num_directions} directions," if q.num_directions else ""
         said.append(INDEPENDENT.replace(" under q", f" under q{but}"))
@@ -159,6 +164,11 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
         remedy = "Means are often right; vijax.linear_response corrects the sds; a sampler would tell."
         return f"Independent normals do not describe {where} {judged}: sds are too small. {remedy}"
     return f"{where.capitalize()} does not have the shape of q {judged}: sds, and perhaps means, are wrong. {sampler}"
+
+
+def _is_near(gap: float, off: Moments | None) -> bool:
+    """Tells whether means and sds, or one of both, can be used."""
+    return min(_worst(off) / GOOD, _seen(off) / FAIR) <= 1 and gap < _far(off)
 
 
 def _far(off: Moments | None) -> float:

@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from vijax.checks import require, traceable
-from vijax.contract.variables import Free, Law, Variables
+from vijax.contract.variables import DeclaredLaw, Free, Law, Variables
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -45,9 +45,8 @@ class Reference(NamedTuple):
     """The normal that stands for what the data say of each coordinate: h x - J x^2 / 2."""
 
     linear: Float[Array | np.ndarray, " D"]  # h
-    information: Float[
-        Array | np.ndarray, " D"
-    ]  # J, not negative; infinite for variables that are their own coordinate
+    # J, not negative; infinite for variables that are their own coordinates
+    information: Float[Array | np.ndarray, " D"]
 
     @classmethod
     def without_data(cls, dim: int) -> Reference:
@@ -150,6 +149,7 @@ class _Given(NamedTuple):
 
     @classmethod
     def of(cls, law: Law, leaf: Free, reference: Reference, rows: slice) -> _Given:
+        """The law of a variable at these rows, given what a reference says of the data."""
         shape = leaf.free_shape or (1,)
         linear, information = (jnp.asarray(part[rows]).reshape(shape) for part in reference)
         stays = jnp.isinf(information.ravel()[0])
@@ -233,7 +233,7 @@ def declared(variables: Variables) -> Hierarchy | None:
         fit.
     """
     leaves = variables.structure.unflatten(variables.leaves)
-    named = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, Free) and leaf.law is not None}
+    named = {name: leaf.law for name, leaf in leaves.items() if isinstance(leaf, Free) and leaf.law is not None}
     inside = [leaf for name in leaves if not isinstance(leaves[name], Free) for leaf in jax.tree.leaves(leaves[name])]
     remedy = "Give it a name of its own."
     require(all(leaf.law is None for leaf in inside), "loc, scale", "none inside a tree of variables", "some", remedy)
@@ -247,13 +247,13 @@ def declared(variables: Variables) -> Hierarchy | None:
             if name not in named and isinstance(leaves[name], Free):
                 values[name] = visit(name, None)
         for name in order:
-            values[name] = visit(name, named[name].law.given(values))
+            values[name] = visit(name, named[name].given(values))
 
     return Hierarchy(variables, walk, levels)
 
 
 def _in_order(
-    variables: Variables, leaves: Mapping[str, Any], named: Mapping[str, Free]
+    variables: Variables, leaves: Mapping[str, Any], named: Mapping[str, DeclaredLaw]
 ) -> tuple[list[str], tuple[tuple[str, ...], ...]]:
     """The variables with a law, those that others depend on first; and their levels."""
     shapes = jax.eval_shape(lambda x: variables.values(x)[0], jax.ShapeDtypeStruct((variables.dim,), jnp.float32))
@@ -263,24 +263,24 @@ def _in_order(
         level = tuple(name for name in named if name not in known and _is_ready(name, named[name], known, leaves))
         waiting = [name for name in named if name not in known]
         remedy = "Let one of them depend on others alone."
-        require(level, "loc, scale", "laws that do not depend on each other in a circle", waiting, remedy)
+        require(bool(level), "loc, scale", "laws that do not depend on each other in a circle", waiting, remedy)
         known |= {name: shapes[name] for name in level}
         levels.append(level)
     return [name for level in levels for name in level], tuple(levels)
 
 
-def _is_ready(name: str, leaf: Free, known: Mapping[str, Any], leaves: Mapping[str, Any]) -> bool:
+def _is_ready(name: str, own: DeclaredLaw, known: Mapping[str, Any], leaves: Mapping[str, Any]) -> bool:
     """Tells whether all that a law reads is known; ValueError where it reads what is no variable, or does not fit."""
     argument = f"loc, scale of {name!r}"
     try:
         with traceable(argument):
-            law = jax.eval_shape(lambda values: leaf.law.given(_Reads(values)), dict(known))  # type: ignore[union-attr]
+            law = jax.eval_shape(lambda values: own.given(_Reads(values)), dict(known))
     except _NotYetError as error:
         (other,) = error.args
         is_other = other in leaves and other != name
         require(is_other, argument, f"functions of the other variables, {[n for n in leaves if n != name]}", other)
         return False
-    shape = leaf.free_shape
+    shape = leaves[name].free_shape
     _check_shape(argument, "loc", jnp.shape(law.loc), shape)
     of_scale = jnp.shape(law.scale)
     if len(of_scale) == len(shape) + 1:
