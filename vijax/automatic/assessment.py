@@ -49,6 +49,7 @@ WORTH = 0.01  # nats that a mixture must gain at least to be kept
 DEAR = 50_000  # rows from which on moments are judged by the draws of q alone
 MOST_FITTED, FITTED = 3, 10
 """Modes with a rough bound far below that of q at which a normal is fitted, at most; and sets of draws for each."""
+ALIKE = 1.0  # nats between the rough bound at the mode of q and that of q, up to which rough bounds are compared
 RIVAL = 5.0  # nats below the best bound within which another mode holds a share of the posterior
 LOST, WIDE = 100.0, 1e9
 """A log density above zero that is rounded to more nats than `LOST`, and one along which a standard deviation is above
@@ -224,7 +225,8 @@ def _others(q: Q, own: float, draws: np.ndarray, searched: Searched, outside: li
     labels = [exchange.names for exchange in searched.labels]
     if not outside:
         return Others(searched.num_starts, max(len(inside), 1), labels=labels)
-    own = max([own, *(one.elbo for one in inside)])
+    rough = max((one.elbo for one in inside), default=-np.inf)
+    own = rough if rough > own - ALIKE else own  # rough bounds have an error in common
     shares = special.softmax(np.array([own, *(one.elbo for one in outside)]))
     sds = np.maximum(draws.std(0), np.finfo(float).tiny)
     means = np.stack([draws.mean(0), *(one.mode.x for one in outside)])
