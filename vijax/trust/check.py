@@ -299,10 +299,12 @@ def _bind(of: weakref.ref[Any]) -> Callable[..., Any]:
             return values, *jax.lax.map(both, values, batch_size=64)
         z, density = q[Z].sample(key, (count,)), walk_of(model, groups, (), key, hyper).density
         log_q = q[Z].log_prob(z)
+        log_q = log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)
+        log_q = log_q - jax.vmap(lambda z: model.log_density.log_volume(hyper, z))(z)
         x = jax.vmap(lambda z: model.log_density.point(hyper, z))(z)
         log_p = jax.lax.map(density, x, batch_size=64)
         values = model.free.shown(model.free.values(hyper, {Z: z}))
-        return values, log_p, log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)
+        return values, log_p, log_q
 
     return drawn
 
