@@ -6,8 +6,10 @@ import pytest
 
 from tests.data.readers import COVERED_ELSEWHERE, FORMS, Typing, typings
 from vijax.data.reading.checks import DataError
+from vijax.data.schema.cells import in_a_library
+from vijax.data.schema.in_memory import columns_of
 from vijax.data.schema.typed_columns import NoNumber, typed_table
-from vijax.data.tables.columns import as_numbers, columns_of, in_a_library
+from vijax.data.tables.columns import as_numbers
 from vijax.data.tables.table_files import READERS, read_columns
 
 TYPINGS = typings()

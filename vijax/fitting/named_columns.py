@@ -8,7 +8,7 @@ import jax
 from jaxtyping import PyTree
 
 from vijax.checks import require
-from vijax.data.tables.columns import column_names
+from vijax.data.schema.cells import column_names
 
 Names = tuple[tuple[str, ...] | None, ...]
 """The names of the columns of each leaf of the data; None where it has none."""
