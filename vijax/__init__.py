@@ -19,7 +19,7 @@ its choices: compose, estimand, estimator, update, estep, expectation, guides, s
   Algorithm, State, Info, Result
 around it: warm, averaged, over_axis, part_of, whole, topics, scale (many devices)
 a run: fit, Fit, Progress, Status, Minibatch, Documents, data, checkpoint, load, DivergedError, ForgottenWarning,
-  SkippedStepsWarning
+  SkippedStepsWarning, FarFromPriorWarning
 what it is worth: trust, evaluate, plots, reference, linear_response, at
 for scikit-learn: sklearn
 """
@@ -39,6 +39,7 @@ from vijax.automatic.auto import auto
 from vijax.automatic.dadvi import dadvi
 from vijax.contract import init, objective
 from vijax.contract.batch import Documents, Minibatch
+from vijax.contract.expected import FarFromPriorWarning
 from vijax.contract.model import LocalElbo, Model, model
 from vijax.contract.variables import free
 from vijax.families import (
@@ -113,6 +114,7 @@ __all__ = [
     "DivergedError",
     "Documents",
     "Family",
+    "FarFromPriorWarning",
     "Fit",
     "ForgottenWarning",
     "Gamma",

@@ -10,13 +10,14 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from tests.programs import compiled
+from vijax import lbfgs
 from vijax.automatic import auto as automatic
-from vijax.automatic import by_steps, lbfgs
+from vijax.automatic import by_steps
 from vijax.automatic.gaussian import Gaussian, noise_of, step
-from vijax.automatic.lbfgs import maximise
 from vijax.automatic.many_groups import by_passes
 from vijax.data import synthetic
 from vijax.fitting import checkpoint
+from vijax.lbfgs import maximise
 from vijax.models.energies.density import with_guide
 
 KEY = jax.random.key(0)

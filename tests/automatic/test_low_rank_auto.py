@@ -138,7 +138,8 @@ def test_density_distance_and_frame_are_those_of_its_covariance():
     cov = (q.at(np.eye(4)) - q.mean).T @ (q.at(np.eye(4)) - q.mean)
     np.testing.assert_allclose(q.entropy(), stats.multivariate_normal(q.mean, cov).entropy(), rtol=1e-10)
     np.testing.assert_allclose(q.distance(x), (x - q.mean) @ np.linalg.solve(cov, x - q.mean), rtol=1e-10)
-    frame: Frame = q.frame()
+    model = vi.density({"x": vi.free(4)}, lambda v: -0.5 * (v["x"] ** 2).sum())
+    frame: Frame = q.frame(model.log_density)
     np.testing.assert_allclose(jax.vmap(frame.point)(jnp.eye(4)), q.at(np.eye(4)), rtol=1e-5)
     np.testing.assert_allclose(frame.log_det(), 0.5 * np.linalg.slogdet(cov)[1], rtol=1e-5)
 

@@ -14,13 +14,13 @@ import vijax as vi
 from vijax.automatic import mixture
 from vijax.automatic.auto import Misfit, rivalry
 from vijax.automatic.gaussian import Gaussian
-from vijax.automatic.lbfgs import Mode
 from vijax.automatic.mixture import Bank, Mixture
 from vijax.automatic.modes import Found
 from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run
 from vijax.fitting import checkpoint
+from vijax.lbfgs import Mode
 
 KEY = jax.random.key(0)
 PARTS = (

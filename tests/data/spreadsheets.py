@@ -14,8 +14,8 @@ def xlsx(path, cells, more=()):
     rows = {}
     for name, value in cells.items():
         row = int("".join(letter for letter in name if letter.isdigit()))
-        kind = "inlineStr" if isinstance(value, str) else "n"
-        body = f"<is><t>{value}</t></is>" if isinstance(value, str) else f"<v>{value}</v>"
+        kind = "inlineStr" if isinstance(value, str) else "b" if isinstance(value, bool) else "n"
+        body = f"<is><t>{value}</t></is>" if isinstance(value, str) else f"<v>{value + 0}</v>"
         rows.setdefault(row, []).append(f'<c r="{name}" t="{kind}">{body}</c>')
     lines = "".join(f'<row r="{row}">{"".join(of_row)}</row>' for row, of_row in rows.items())
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
@@ -36,6 +36,9 @@ def ods_cell(value, repeated=1):
     often = f'table:number-columns-repeated="{repeated}"'
     if value is None:
         return f"<table:table-cell {often}/>"
+    if isinstance(value, bool):
+        said = str(value).lower()
+        return f'<table:table-cell office:value-type="boolean" office:boolean-value="{said}" {often}/>'
     return f'<table:table-cell office:value-type="float" office:value="{value}" {often}/>'
 
 

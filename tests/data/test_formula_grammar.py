@@ -91,6 +91,10 @@ def test_terms_are_those_of_wilkinson_and_rogers(text, expected):
         ("y ~ [x for x in z]", 4, r"a term, got '\['"),
         ("y ~ 'text'", 4, "a term, got \"'text'\""),
         ("y ~ f'{x}'", 5, "an operator between terms"),
+        ("y ~ I(x > 1 and x < 3)", 12, "got 'and'. Write a product: .x > 1. . .x < 3."),
+        ("y ~ I(x < 1 or x > 3)", 12, "got 'or'. Write 1 - "),
+        ("y ~ I(1 < x < 3)", 12, "got '<'. One comparison stands alone: write .x > 1. . .x < 3."),
+        ("y ~ I('a' == h)", 10, "got '=='. One comparison stands alone: .* the column first: h == 'a'"),
     ],
 )
 def test_what_is_not_of_the_grammar_is_refused_with_a_mark_under_its_place(text, place, said):

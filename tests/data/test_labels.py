@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import fractions
 
 import numpy as np
 import pytest
@@ -176,3 +177,83 @@ def test_an_order_of_categories_is_kept_by_every_library(tmp_path):
     polars = pytest.importorskip("polars")
     column = polars.Series("r", ["hi", "lo", "mid"], dtype=polars.Enum(["lo", "mid", "hi"]))
     assert typed_table({"r": column}).columns["r"].labels().levels().names == ("lo", "mid", "hi")
+
+
+DAYS = np.array([0, 7, 14])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [datetime.timedelta(days=int(day)) for day in DAYS],
+        DAYS.astype("m8[D]"),
+        (24 * DAYS).astype("m8[h]"),
+        (86_400_000 * DAYS).astype("m8[ms]"),
+        ["0 days", "7 days", "14 days"],
+    ],
+)
+def test_a_duration_has_one_name_in_every_unit(values):
+    levels = labels_of(values).levels()
+    assert levels.names == ("0 days", "7 days", "14 days")
+    assert levels.codes_of(labels_of(DAYS.astype("m8[D]"))).tolist() == [0, 1, 2]
+
+
+def test_durations_of_the_libraries_are_one():
+    polars, arrow = map(pytest.importorskip, ("polars", "pyarrow"))
+    seconds = np.array([0.0, 1.5, 86_400.0])
+    own = pandas.to_timedelta(seconds, unit="s")
+    columns = [own, polars.Series(own), arrow.array(own), seconds * np.timedelta64(10**9, "ns")]
+    names = [typed_table({"g": column}).columns["g"].labels().levels().names for column in columns]
+    assert set(names) == {("0 days", "0 days 00:00:01.5", "1 day")}
+
+
+@pytest.mark.parametrize(
+    ("later", "codes"),
+    [
+        ([True, False], [1, 0]),
+        (np.array(["1970-01-01", "1970-01-02"], "M8[D]"), [-1, -1]),
+        ([datetime.timedelta(days=1)], [-1]),
+        ([fractions.Fraction(1), fractions.Fraction(1, 2)], [1, -1]),
+    ],
+)
+def test_values_of_other_kinds_are_looked_up_among_numbers(later, codes):
+    """True is 1; a date is no number. Both were an error without a name."""
+    assert labels_of(np.array([0, 1, 2])).levels().codes_of(labels_of(later)).tolist() == codes
+
+
+def test_of_two_near_levels_neither_is_meant():
+    levels = labels_of([0.3, np.nextafter(0.3, 1)]).levels()
+    beyond = np.nextafter(np.nextafter(0.3, 1), 1)
+    assert levels.codes_of(labels_of([0.3, beyond])).tolist() == [0, -1]
+    assert labels_of([0.3]).levels().codes_of(labels_of([np.nextafter(0.3, 1)])).tolist() == [0]
+
+
+def test_whole_numbers_among_fractions_keep_all_digits():
+    column = typed_table({"g": [2**53 + 1, 2**53, 0.5]}).columns["g"]
+    assert column.labels().names == (str(2**53 + 1), str(2**53), "0.5")
+
+
+def test_numbers_of_other_types_are_numbers():
+    column = typed_table({"x": [fractions.Fraction(1, 4), fractions.Fraction(3)]}).columns["x"]
+    assert column.kind == "number"
+    assert column.numbers().tolist() == [0.25, 3.0]
+    with pytest.raises(ValueError, match="in row 0"):
+        typed_table({"x": [10**400, 1]}).columns["x"].numbers()
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"x": np.array([(1.0,)], dtype=[("x", float)])}, "real numbers, text, dates or categories, got 'x' of"),
+        ({"x": np.array([1j])}, "real numbers, text, dates or categories, got 'x' of complex128"),
+    ],
+)
+def test_cells_that_are_no_labels_are_refused(table, said):
+    with pytest.raises(ValueError, match=said):
+        typed_table(table)
+
+
+def test_lazy_tables_are_to_be_collected():
+    polars = pytest.importorskip("polars")
+    with pytest.raises(ValueError, match=r"a table in memory, got a LazyFrame. Pass table.collect\(\)"):
+        typed_table(polars.DataFrame({"x": [1]}).lazy())

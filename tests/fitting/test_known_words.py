@@ -229,3 +229,22 @@ def test_topics_that_grow_know_their_words():
     assert fit.vocabulary == WORDS
     with pytest.raises(ValueError, match="state: expected one that was fitted to the words"):
         vi.fit(fit.alg, OTHERS, state=fit.state, num_steps=1, key=KEY)
+
+
+KNOWN = ("river", "mountain", "forest", "meadow")
+TEXTS = [f"{a} {b} {a}" for a in KNOWN for b in KNOWN]
+
+
+def test_texts_of_which_the_fit_knows_no_word_are_said():
+    """A text of other words had the shares that the prior has, without a word."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        over_words(TEXTS, KNOWN)
+    with pytest.warns(UserWarning, match=r"^documents: 1 of 17 texts hold no word that the fit knows: what is said"):
+        over_words([*TEXTS, "entirely different matters"], KNOWN)
+
+
+def test_texts_of_which_the_fit_knows_less_than_half_are_said():
+    mixed = [f"{word} entirely different matters" for word in KNOWN]
+    with pytest.warns(UserWarning, match=r"^documents: 12 of 16 words are ones that the fit does not know: they are"):
+        over_words(mixed, KNOWN)

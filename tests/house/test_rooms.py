@@ -36,7 +36,19 @@ ROOMS = [
     "app",
 ]
 """In the order in which they may import: a room uses those before it."""
-TOP = ("tree", "checks", "arguments", "extras", "files", "memory", "terminal", "numerals", "result")
+TOP = (
+    "tree",
+    "checks",
+    "arguments",
+    "extras",
+    "files",
+    "memory",
+    "terminal",
+    "numerals",
+    "lbfgs",
+    "result",
+    "spreads",
+)
 MOST = 17
 """Files in a folder, the `__init__` among them."""
 MORE: dict[str, int] = {}

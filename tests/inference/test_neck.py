@@ -3,7 +3,7 @@
 import numpy as np
 
 from vijax.automatic import gaussian
-from vijax.automatic.lbfgs import Mode
+from vijax.lbfgs import Mode
 
 
 class Neck:

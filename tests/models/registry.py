@@ -203,13 +203,11 @@ def dynamic_autoencoder() -> Any:
     return vi.models.dynamic_svae(2, observed=observed, num_states=STATES, **networks(potentials))
 
 
-DRAWN_BY_PLACE = "draws of q(z) are by the place of a document, and shares by 64 of them vary in the third digit"
-BY_PLACE = "a step draws noise for each place of the batch"
+BY_WORDS = "the draws of a document are by the numbers of its words"
 NETWORKS = {
     "algorithm": "aevb",
     "choices": {"optimizer": optax.adam(0.01)},
-    "permutes": BY_PLACE,
-    "weighs": BY_PLACE,
+    "weighs": "equal rows have draws of their own, so that many equal rows average over many draws",
     "pickles": "functions of optax are closures",
     "draws": True,
 }
@@ -469,11 +467,8 @@ ROWS = [
         "ctm",
         lambda: vi.models.ctm(STATES, WORDS, num_samples=8),
         corpus(),
-        permutes=BY_PLACE,
-        weighs=BY_PLACE,
         draws=True,
-        alone=DRAWN_BY_PLACE,
-        columns=WORDS,
+        columns=BY_WORDS,
         components="draws of q(z) are by coordinate",
         scale="counts",
         numbers="count",
@@ -705,8 +700,6 @@ TABLES = [
             algorithm="cavi",
             steps=3,
             weighs=WITHOUT_WEIGHTS,
-            permutes=BY_PLACE,
-            alone=DRAWN_BY_PLACE,
             stretches={"x": lambda shares, a, b: shares},
         )
         for name, content in (("stm", None), ("stm_content", "h"))

@@ -5,7 +5,7 @@ import pytest
 
 import vijax as vi
 from vijax.models.formulas import coefficients
-from vijax.models.formulas.glmm import Draws, Glmm
+from vijax.models.formulas.glmm_model import Draws, Glmm
 from vijax.models.formulas.laws import LAWS
 
 RNG = np.random.default_rng(0)

@@ -66,6 +66,26 @@ def test_bound_is_exact_where_the_chains_are_apart_and_below_elsewhere():
         assert evidence - 1.0 < coupled[n] < evidence - 1e-6
 
 
+def test_the_chains_go_through_steps_that_were_not_seen():
+    """By enumeration, without what was observed at two steps of one sequence and at the only one of another; the whole
+    table was refused."""
+    y = np.array(DATA[0], float)
+    y[0, 1, 0] = y[0, 3] = y[2, 0, 1] = np.nan
+    with jax.enable_x64(True):
+        apart, probs = jax.tree.map(np.asarray, bound()(APART, (y, DATA[1])))
+    seen = [0, 2]
+    paths, chain = paths_and_weights(APART, Y[0])
+    w, tau = APART
+    mean = w[:, 0:2].T[paths[:, 0]] + w[:, 2:4].T[paths[:, 1]]
+    terms = 0.5 * (np.log(tau / (2 * np.pi)) - tau * (Y[0] - mean) ** 2).sum(axis=2)
+    weights = chain - terms.sum(axis=1) + terms[:, seen].sum(axis=1)
+    np.testing.assert_allclose(apart[0], special.logsumexp(weights), rtol=1e-10)
+    for m in (0, 1):
+        np.testing.assert_allclose(probs[m][0, :, 1], special.softmax(weights) @ paths[:, m], rtol=1e-9)
+        np.testing.assert_allclose(probs[m][2, 0, 1], INITIAL[m, 1], rtol=1e-9)
+    np.testing.assert_allclose(apart[2], 0.0, atol=1e-10)
+
+
 def test_coordinate_ascent_of_a_chain_at_the_optimum():
     """At the fixed point each chain's marginals are those of its exact conditional at the other's, by enumeration."""
     with jax.enable_x64(True):
@@ -131,7 +151,8 @@ def test_minibatches_find_the_switches(algorithm):
     ("data", "message"),
     [
         ((np.zeros((1, 2, 3)), np.ones((1, 2), bool)), r"y of shape \(N, T, 2\)"),
-        ((np.array([[[0, 0], [0, np.nan]]]), np.ones((1, 2), bool)), "got nan in sequence 0, step 1, column 1"),
+        ((np.array([[[0, 0], [0, np.inf]]]), np.ones((1, 2), bool)), "got inf in sequence 0, step 1, column 1"),
+        ((np.full((1, 2, 2), np.nan), np.ones((1, 2), bool)), "expected a step without NaN, got nan in sequence 0"),
     ],
 )
 def test_bad_data(data, message):

@@ -9,7 +9,7 @@ import pytest
 import vijax as vi
 from vijax.models.formulas import coefficients as shown
 from vijax.models.formulas import formula
-from vijax.models.formulas.glmm import Draws
+from vijax.models.formulas.glmm_model import Draws
 from vijax.models.formulas.laws import LAWS
 from vijax.models.structural.covariates import one_sided
 
@@ -249,7 +249,7 @@ def test_a_comparison_with_a_level_knows_its_equals_in_later_rows(text, training
         ({}, "y ~ (1 | g:x) + (1 | x:g)", "each effect of g:x once"),
         ({}, "y ~ (x + y - (x + g)):x", "terms that are there, to the right of a minus, got 'g'"),
         ({}, "~ x", "formula: expected response ~ terms"),
-        ({"u": [str(i % 3) for i in range(N)]}, "u ~ x", None),
+        ({"u": [str(i % 3) for i in range(N)]}, "u ~ x", "a response of numbers, or a family, for .u., got text"),
     ],
 )
 def test_bad_cells_and_terms_are_refused_by_place(more, text, said):
@@ -346,7 +346,7 @@ def test_no_row_is_predicted_as_no_row():
 def test_a_response_of_one_kind_of_text_has_odds():
     table = formula.table_at("u ~ x", {**TABLE, "u": ["N"] * N})
     assert formula.usual_family("u ~ x", table) == "bernoulli"
-    with pytest.raises(ValueError, match="a response of numbers or of two categories, got 1 categories"):
+    with pytest.raises(ValueError, match="a response of numbers or of two categories, got one category, 'N'"):
         vi.glmm("u ~ x", {**TABLE, "u": ["N"] * N})
 
 
@@ -409,3 +409,103 @@ def test_a_fit_of_another_table_is_refused():
     assert again.draws(fit, jax.random.key(1), 3).named["x"].shape == (3,)
     with pytest.raises(ValueError, match="fit: expected a fit of this model, got one of another formula or table"):
         other.draws(fit, jax.random.key(1), 3)
+
+
+def test_pairs_of_more_levels_than_64_bits_hold_stay_apart():
+    """64 levels of 11 columns are 2^66 combinations: in 64 bits, rows that differ by 16 in the first would be one."""
+    levels = np.arange(64)
+    columns = {f"c{j}": np.r_[levels, 0, 0] for j in range(1, 11)}
+    first = np.r_[levels, 0, 16]
+    table = {"y": RNG.normal(size=66), "first": first, **columns}
+    design = formula.read(f"y ~ (1 | first:{':'.join(columns)})", table)
+    groups = design.rows.groups[0]
+    assert groups[-1] != groups[-2]
+    assert groups[0] == groups[-2]
+    assert len(design.factors[0].levels) == 65
+
+
+def test_new_groups_of_one_name_have_effects_of_their_own_in_each_factor():
+    table = {**TABLE, "h": np.arange(N) % 3}
+    model = vi.glmm("y ~ (1 | g) + (1 | h)", table)
+    values = {"_sds.g": np.ones((50, 1)), "_sds.h": np.ones((50, 1))}
+    effects = {"g": np.zeros((50, 6, 1)), "h": np.zeros((50, 3, 1))}
+    draws = Draws({"Intercept": np.zeros(50)}, effects, values)
+    new_g, new_h, again = (
+        model.predictors(draws, {"g": [g], "h": [h]}, jax.random.key(0))[:, 0]
+        for g, h in (("new", 0), (0, "new"), ("new", 1))
+    )
+    np.testing.assert_array_equal(new_g, again)
+    assert abs(np.corrcoef(new_g, new_h)[0, 1]) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "said"),
+    [
+        (np.zeros(N), np.full(N, 2.5), "whole numbers of successes, 0 to the number of trials, got 0 of 2.5 in row 0"),
+        (np.zeros(N), np.arange(N) % 3, r"a trial or more in each row, got none in row 0, counted from 0 \(20 such\)"),
+    ],
+)
+def test_trials_are_whole_and_there(successes, trials, said):
+    with pytest.raises(ValueError, match=said):
+        vi.glmm("p(k, n) ~ x", {**TABLE, "k": successes, "n": trials})
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda v: v.astype(str), "numbers from f, got an array of <U"),
+        (lambda v: v + 1j, "numbers from f, got an array of complex128"),
+        (lambda v: np.ma.array(v, mask=v > 0), "an array of the 60 rows from f, got one with masked cells"),
+        (lambda v: v - v.mean(), "the same value in a row from f, whatever other rows there are"),
+        (lambda v: np.r_[0.0, v[:-1]], "the same value in a row from f, whatever other rows there are"),
+        (lambda v: np.argsort(v), "the same value in a row from f"),
+        (lambda v: 3.0, r"an array of the 60 rows from f, got shape \(\)"),
+    ],
+)
+def test_functions_of_ones_own_are_of_numbers_row_by_row(function, said):
+    with pytest.raises(ValueError, match=said):
+        vi.glmm("y ~ f(x)", TABLE, functions={"f": function})
+
+
+def test_functions_of_ones_own_cannot_change_the_table():
+    table = {**TABLE, "x": TABLE["x"].copy()}
+    design = formula.read("y ~ f(x) + x", table, functions={"f": lambda v: np.square(v, out=v)})
+    np.testing.assert_array_equal(table["x"], TABLE["x"])
+    np.testing.assert_array_equal(design.rows.x[:, 1:], np.c_[TABLE["x"] ** 2, TABLE["x"]])
+
+
+@pytest.mark.parametrize(
+    ("more", "settings", "said"),
+    [
+        ({"u": ["a"] * N}, {}, "got one category, 'a', in all rows. Nothing is left to model"),
+        ({"u": ["a"] * N}, {"family": "categorical"}, "two categories or more of 'u', got one, 'a'"),
+        ({"u": np.ones(N)}, {"family": "cumulative"}, "two categories or more of 'u', got one, '1'"),
+        ({"u": [str(0.5 * i) for i in range(N)]}, {}, r"table\['u'\].astype\(float\), or write family=.categorical"),
+        ({"u": np.ones(N)}, {"family": 3}, "family: expected None or one of"),
+        ({"u": TABLE["y"]}, {"priors": {"x": ("student_t", 0, 0, 1)}}, "priors: expected finite positive numbers"),
+    ],
+)
+def test_responses_and_settings_that_say_nothing_are_refused(more, settings, said):
+    with pytest.raises(ValueError, match=said):
+        vi.glmm("u ~ x", {**TABLE, **more}, **settings)
+
+
+def test_a_prior_of_student_may_have_a_negative_mean():
+    model = vi.glmm("y ~ x", TABLE, priors={"x": ("student_t", 3, -1, 2)})
+    assert model.priors["x"] == ("student_t", 3.0, -1.0, 2.0)
+
+
+def test_a_table_without_rows_is_refused():
+    with pytest.raises(ValueError, match="table: expected a row or more, got none"):
+        vi.glmm("y ~ x", {"y": [], "x": []})
+
+
+def test_names_that_read_alike_are_told_apart():
+    with pytest.raises(ValueError, match=r"The table has 'cafe\\u0301', which reads alike"):
+        vi.glmm("y ~ caf\u00e9", {"y": TABLE["y"], "cafe\u0301": TABLE["x"]})
+
+
+def test_predictions_are_not_traced():
+    model = vi.glmm("y ~ x", TABLE)
+    with pytest.raises(ValueError, match="key: expected a random key that is known, got one that JAX traces"):
+        jax.eval_shape(lambda key: model.predict(None, key=key).mean, jax.random.key(0))

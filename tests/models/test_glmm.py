@@ -13,7 +13,8 @@ from scipy import integrate, optimize, special, stats
 import vijax as vi
 from tests.models.mixed_tables import CATTLE, SLEEP
 from tests.programs import compiled, names_since
-from vijax.models.formulas import formula, integrals, priors
+from vijax.models.formulas import formula, priors
+from vijax.models.formulas.effects import integrals
 from vijax.models.formulas.form import correlated
 from vijax.models.formulas.glmm import Family, OfClasses
 from vijax.models.formulas.laws import LAWS
@@ -108,7 +109,7 @@ def test_columns_of_one_name_and_dates_are_named():
     ],
 )
 def test_errors_say_what_is_wrong(text, more, said, monkeypatch):
-    monkeypatch.setattr("vijax.models.formulas.glmm.MOST_NUMBERS", 150)
+    monkeypatch.setattr("vijax.models.formulas.rows_by_group.MOST_NUMBERS", 150)
     with pytest.raises(ValueError, match=said):
         vi.glmm(text, TABLE, **more)
 

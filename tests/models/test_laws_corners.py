@@ -11,7 +11,7 @@ from tests.models.registry import ROWS, TABLES, Case, on
 from tests.models.short_fits import fit_of, taken_rows
 
 ALL = [*ROWS, *TABLES]
-NAMES = r"^(data|table|family|y|x|documents|corpus|formula|response)\b"
+NAMES = r"^(data|table|family|y|x|documents|corpus|formula|prevalence|response)\b"
 """How a message that refuses data begins."""
 
 

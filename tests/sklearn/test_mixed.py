@@ -109,6 +109,8 @@ def test_a_regression_is_that_of_glmm_and_predicts():
     density = model.log_predictive(new, mean)
     np.testing.assert_allclose(density[:2], stats.norm(0, sd[:2]).logpdf(0), atol=0.1)
     assert model.score(TABLE, Y) > 0.95
+    every = model.predict(TABLE)
+    np.testing.assert_array_equal([model.predict(TABLE[row : row + 1])[0] for row in range(0, 60, 7)], every[::7])
     again = pickle.loads(pickle.dumps(model))
     with pytest.warns(UserWarning, match="not seen"):
         np.testing.assert_array_equal(again.predict(new[["g", "a b", "x"]]), mean)

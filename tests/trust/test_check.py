@@ -144,6 +144,18 @@ def test_of_points_it_is_said_why_they_are_not_judged():
     assert "points of ['bias']" in verdict.checks["short chains"].said
 
 
+def test_of_documents_it_is_said_why_their_density_is_not_weighed():
+    """It printed that an array had more than 64 dimensions."""
+    counts = np.random.default_rng(0).poisson(1.0, (12, 6))
+    corpus = vi.data.Corpus.from_counts(counts, list("abcdef"))
+    fit = vi.fit(vi.cavi(vi.models.lda(2, 6)), corpus, num_steps=3, key=KEY)
+    checks = vi.trust.check(fit, corpus, key=KEY, restarts=1).checks
+    expected = "fit: expected a model of rows, got one of documents, without a density. Compare held-out scores,"
+    for name in ("importance weights", "short chains"):
+        assert checks[name].said.startswith(expected)
+        assert not checks[name].made
+
+
 def test_a_run_that_failed_is_a_fault():
     fit = fitted(8, 4)._replace(status=vi.Status.DIVERGED)
     assert checked(fit).faults[0].startswith("The fit itself says: ")

@@ -13,11 +13,12 @@ from jaxtyping import PRNGKeyArray
 from vijax import constrain
 from vijax.adapters.found import Found, free_variables, interval_of
 from vijax.adapters.numpyro_data import check_missing_as_unknown, check_observed, missing_in, require_run
+from vijax.adapters.numpyro_laws import levels_of, walk_of
 from vijax.checks import require
 from vijax.constrain import Constraint
 from vijax.contract.model import Model
 from vijax.extras import require_extra
-from vijax.models.energies.density import density, with_prior
+from vijax.models.energies.density import density, with_hierarchy, with_prior
 
 RUNS = 3
 """Runs of the model from which its sites are read."""
@@ -78,7 +79,17 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         check_enumerable(runs[0])
         return density(variables, _summed(bound, runs[0]))
     made = density(variables, _plain(bound), derived=_derived(bound, deterministic(runs[0])))
-    return with_prior(made, _prior(bound, list(variables)))
+    made = with_prior(made, _prior(bound, list(variables)))
+    names = list(latent(runs[0]))
+    values = {name: runs[0][name]["value"] for name in names}
+    levels = levels_of(lambda moved: _sites_at(bound, {**values, **moved}), runs, names)
+    return with_hierarchy(made, walk_of(bound, levels), levels) if levels else made
+
+
+def _sites_at(model: Callable[[], Any], values: Values) -> Sites:
+    """All sites at values of the unknown ones."""
+    handlers = require_extra("numpyro.handlers", "numpyro")
+    return handlers.trace(handlers.substitute(model, data=dict(values))).get_trace()
 
 
 def _check_some_continuous(sites: Sites) -> None:

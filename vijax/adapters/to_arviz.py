@@ -16,7 +16,6 @@ from vijax.contract.model import Model
 from vijax.extras import require_extra
 from vijax.fitting.result import Fit
 from vijax.inference.guides import Z
-from vijax.models.energies.density import frame_of
 from vijax.predict.predictive import coordinates, drawn, observed
 from vijax.xla import keys
 from vijax.xla.compiler import kept, quick_jit
@@ -70,23 +69,22 @@ def draws_of_density(fit: Fit, model: Model, key: PRNGKeyArray, num_draws: int, 
     q, density = fit.posterior[Z], model.log_density
     z = coordinates(q, key, num_draws)
     program = kept(density, "draws for ArviZ", lambda of: quick_jit(_at(of)))
-    x, log_q, wide, values = program(fit.state.hyper, q, z)
-    stats = {"lq": np.asarray(log_q, np.float64) - float(wide)}
+    x, log_q, values = program(fit.state.hyper, q, z)
+    stats = {"lq": np.asarray(log_q, np.float64)}
     if not density.reads_data or data is not None:
         stats["lp"] = Target.of(model, data).values(np.asarray(x))
     return values, stats
 
 
 def _at(of: Callable[[], Any]) -> Callable[..., Any]:
-    """A program of draws of q: their free coordinates, log q, the log of the frame's volume, and their values."""
+    """A program of draws of q: their free coordinates, log q of these, and their values."""
 
     def at(hyper: Any, q: Any, z: Any) -> Any:
-        log_q, frame = q.log_prob(z), frame_of(hyper)
+        density, log_q = of(), q.log_prob(z)
         log_q = log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)  # over independent coordinates
-        wide = jnp.zeros(()) if frame is None else frame.log_det()
-        density = of()
+        log_q = log_q - jax.vmap(lambda z: density.log_volume(hyper, z))(z)
         values = density.shown(density.values(hyper, {Z: z}))
-        return jax.vmap(lambda z: density.point(hyper, z))(z), log_q, wide, values
+        return jax.vmap(lambda z: density.point(hyper, z))(z), log_q, values
 
     return at
 

@@ -23,16 +23,17 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import special
 
-from vijax.automatic.density_checks import grows_along
-from vijax.automatic.gaussian import Gaussian, is_near
-from vijax.automatic.lbfgs import Mode
+from vijax.automatic.density_checks import Exchange, grows_along
+from vijax.automatic.gaussian import Gaussian, is_near, laplace
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, on_one_hill
 from vijax.automatic.report import Ended, FoundMode, Moments, Off, Others, Report, are_alike, bound, distance
 from vijax.automatic.target import Target
+from vijax.automatic.trust_region import Run, Sitting
+from vijax.automatic.trust_region import fit as fit_normal
 from vijax.automatic.verdict import RARE, is_usable, verdict, with_mixture
 from vijax.contract.model import Model
-from vijax.contract.variables import Variables
+from vijax.lbfgs import Mode
 from vijax.models.energies.shown_numbers import shown_numbers
 from vijax.trust import psis
 from vijax.xla.compiler import kept, quick_jit
@@ -46,6 +47,9 @@ SURE = 0.01
 """There are more draws where the standard error of the bound is above so many nats, if more can bring it near."""
 WORTH = 0.01  # nats that a mixture must gain at least to be kept
 DEAR = 50_000  # rows from which on moments are judged by the draws of q alone
+MOST_FITTED, FITTED = 3, 10
+"""Modes with a rough bound far below that of q at which a normal is fitted, at most; and sets of draws for each."""
+ALIKE = 1.0  # nats between the rough bound at the mode of q and that of q, up to which rough bounds are compared
 RIVAL = 5.0  # nats below the best bound within which another mode holds a share of the posterior
 LOST, WIDE = 100.0, 1e9
 """A log density above zero that is rounded to more nats than `LOST`, and one along which a standard deviation is above
@@ -59,29 +63,30 @@ def assessed(
     starts found. `normal` is the one from which a mixture began; it tells which modes are one."""
     draws, ratios, log_q, rounding = _checked(target, q, seed)
     zero, gap, khat = distance(ratios, rounding)
+    own = bound(ratios, SCRAMBLES)
     q = q._replace(ended=_ended(target, q, draws, ratios))
-    away = rivals(q, searched, target)
+    away = [*rivals(q, searched, target), *_underrated(q, own.value, searched, target, seed)]
     off = None
     if zero <= RARE and q.ended is not Ended.UNBOUNDED:
         wider = WIDER if target.num_rows < DEAR else 0
         found = weighed(target.values, q, draws, ratios + log_q, log_q, [seed, 9], wider)
-        off = _off(_of_part(found, draws, searched, away, target.variables), model.log_density)
+        off = _off(_of_part(found, draws, searched, away, target), model.log_density, target)
         if off is not None and len(draws) < CHECKS:  # so few because their weights are alike: these have no tail
             off = off._replace(khat=0.0, log_sd=off.log_sd._replace(khat=0.0))
     said = Report(
-        bound(ratios, SCRAMBLES),
-        _shown(model, normal or q, searched),
+        own,
+        _shown(model, normal or q, searched, target),
         gap,
         khat,
         str(q.ended),
         "",
         target.num_gradients,
         ratios,
-        draws,
+        target.free(draws),
         zero=zero,
         usable=is_usable(q.ended, zero),
         off=off,
-        others=_others(q, draws, searched, away, target),
+        others=_others(q, own.value, draws, searched, away, target),
         rounding=rounding,
     )
     return in_words(said, q)
@@ -131,9 +136,7 @@ def _ended(target: Target, q: Q, draws: np.ndarray, log_ratios: np.ndarray) -> E
     return Ended.UNBOUNDED if (wide or lost) and grows_along(target, draws).any() else q.ended
 
 
-def _of_part(
-    of: Weighed, draws: np.ndarray, searched: Searched, away: Sequence[Found], variables: Variables
-) -> Weighed:
+def _of_part(of: Weighed, draws: np.ndarray, searched: Searched, away: Sequence[Found], target: Target) -> Weighed:
     """Leaves out draws beyond the part of the posterior that q describes: those that are nearer to modes away from q,
     or are nearer to q with their labels exchanged."""
     sds = np.maximum(draws.std(0), np.finfo(float).tiny)
@@ -143,16 +146,21 @@ def _of_part(
     for other in away:
         kept &= own <= apart(of.x, other.mode.x)
     for exchange in searched.labels:
-        for copy in exchange.copies(variables, of.x):
+        for copy in _copies(exchange, target, of.x):
             kept &= own <= apart(copy, center)
     return of._replace(log_p=np.where(kept, of.log_p, -np.inf), log_q=np.where(kept, of.log_q, -np.inf))
 
 
-def _off(of: Weighed, density: Any) -> Moments | None:
+def _copies(exchange: Exchange, target: Target, x: Float[np.ndarray, "points D"]) -> list[np.ndarray]:
+    """Returns points with their labels exchanged."""
+    return [target.coordinates(copy) for copy in exchange.copies(target.variables, target.free(x))]
+
+
+def _off(of: Weighed, density: Any, target: Target) -> Moments | None:
     """Returns how far means and sds of what the density shows are off; None where no draw is left."""
     if not (np.isfinite(of.log_p) & np.isfinite(of.log_q)).any():
         return None
-    names, numbers = shown_numbers(density, of.x)
+    names, numbers = shown_numbers(density, target.free(of.x))
     with np.errstate(invalid="ignore"):
         varies = numbers.std(0) > 0
     kept = [name for name, is_kept in zip(names, varies, strict=True) if is_kept]
@@ -163,10 +171,35 @@ def _off(of: Weighed, density: Any) -> Moments | None:
 def rivals(q: Q, searched: Searched, target: Target) -> list[Found]:
     """Returns other modes of a weight like that of the best: outside q, whatever the order of labels, and on hills of
     their own."""
-    weighty = _weighty(searched)
-    inside = [_is_inside(q, one.mode, searched, target.variables) for one in weighty]
-    at = lambda which: [one for one, is_in in zip(weighty, inside, strict=True) if is_in is which]
-    return _apart(at(False), target, at(True))
+    weighty = _weighty(searched, q.elbo)
+    inside, outside = _parted(q, weighty, searched, target)
+    return _apart(outside, target, inside)
+
+
+def _parted(q: Q, found: Sequence[Found], searched: Searched, target: Target) -> tuple[list[Found], list[Found]]:
+    """Returns the modes that q describes, and the others."""
+    inside = [_is_inside(q, one.mode, searched, target) for one in found]
+    at = lambda which: [one for one, is_in in zip(found, inside, strict=True) if is_in is which]
+    return at(True), at(False)
+
+
+def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int) -> list[Found]:
+    """Returns modes whose rough bound is far below that of q, but not below those of the other modes, if a normal that
+    is fitted there comes near the bound of q, and stays outside of it. Where a search was cut short there is no mode,
+    and a normal leaves the place."""
+    inside, outside = _parted(q, _weighty(searched, -np.inf), searched, target)
+    doubtful = [one for one in outside if one.elbo <= q.elbo - RIVAL]
+    if not np.isfinite(own):
+        return []
+    found = []
+    for one in _apart(doubtful, target, inside)[:MOST_FITTED]:
+        start, _ = laplace(target, one.mode)
+        run = Run(target, target.num_gradients + FITTED * Sitting.begin(start).size)
+        there = fit_normal(run, Sitting.begin(start), seed, Sitting.begin(start).size)
+        mode = one.mode._replace(x=there.mean, sds=there.sds)
+        if there.elbo > own - RIVAL and not _is_inside(q, mode, searched, target):
+            found.append(one._replace(mode=mode, elbo=there.elbo))
+    return found
 
 
 def _apart(found: Sequence[Found], target: Target, others: Sequence[Found] = ()) -> list[Found]:
@@ -179,19 +212,21 @@ def _apart(found: Sequence[Found], target: Target, others: Sequence[Found] = ())
     return kept
 
 
-def _weighty(searched: Searched) -> list[Found]:
-    """Returns the modes of a weight like that of the best."""
-    best = max(one.elbo for one in searched.found)
+def _weighty(searched: Searched, own: float) -> list[Found]:
+    """Returns the modes of a weight like that of the best, or of q, by their bounds."""
+    best = max([own, *(one.elbo for one in searched.found)])
     return [one for one in searched.found if one.elbo > best - RIVAL]
 
 
-def _others(q: Q, draws: np.ndarray, searched: Searched, outside: list[Found], target: Target) -> Others:
-    """Returns what the searches found beside q."""
-    inside = _apart([one for one in _weighty(searched) if is_near(q.distance(one.mode.x), len(one.mode.x))], target)
+def _others(q: Q, own: float, draws: np.ndarray, searched: Searched, outside: list[Found], target: Target) -> Others:
+    """Returns what the searches found beside q, by its bound and theirs."""
+    weighty = _weighty(searched, -np.inf)
+    inside = _apart([one for one in weighty if is_near(q.distance(one.mode.x), len(one.mode.x))], target)
     labels = [exchange.names for exchange in searched.labels]
     if not outside:
         return Others(searched.num_starts, max(len(inside), 1), labels=labels)
-    own = max(one.elbo for one in inside or outside)
+    rough = max((one.elbo for one in inside), default=-np.inf)
+    own = rough if rough > own - ALIKE else own  # rough bounds have an error in common
     shares = special.softmax(np.array([own, *(one.elbo for one in outside)]))
     sds = np.maximum(draws.std(0), np.finfo(float).tiny)
     means = np.stack([draws.mean(0), *(one.mode.x for one in outside)])
@@ -203,19 +238,19 @@ def _others(q: Q, draws: np.ndarray, searched: Searched, outside: list[Found], t
     )
 
 
-def _is_inside(q: Q, mode: Mode, searched: Searched, variables: Variables) -> bool:
+def _is_inside(q: Q, mode: Mode, searched: Searched, target: Target) -> bool:
     """Says whether q describes a mode, or one that is the same with labels exchanged."""
     x = mode.x[None]
-    copies = [copy for exchange in searched.labels for copy in exchange.copies(variables, x)]
+    copies = [copy for exchange in searched.labels for copy in _copies(exchange, target, x)]
     return any(is_near(q.distance(one[0]), len(one[0])) for one in (x, *copies))
 
 
-def _shown(model: Model, q: Q, searched: Searched) -> list[FoundMode]:
+def _shown(model: Model, q: Q, searched: Searched, target: Target) -> list[FoundMode]:
     """Returns the modes with the variables' values; those inside q count as one, however far their searches got."""
-    variables = model.log_density.variables
     program = kept(model, _values, lambda model: quick_jit(lambda x: _values(model(), x)))
-    at = lambda mode: jax.tree.map(np.asarray, program(np.asarray(mode.x, jnp.result_type(float))))
-    inside = [_is_inside(q, one.mode, searched, variables) for one in searched.found]
+    free = lambda mode: target.free(mode.x[None])[0]
+    at = lambda mode: jax.tree.map(np.asarray, program(np.asarray(free(mode), jnp.result_type(float))))
+    inside = [_is_inside(q, one.mode, searched, target) for one in searched.found]
     own = [one for one, is_in in zip(searched.found, inside, strict=True) if is_in]
     others = [one for one, is_in in zip(searched.found, inside, strict=True) if not is_in and one.elbo > -np.inf]
     if own:  # they lead, also where another's curvature promised more

@@ -12,10 +12,10 @@ from jaxtyping import PRNGKeyArray
 from vijax.arguments import Size, whole
 from vijax.automatic import by_steps, low_rank, many_groups, mixture, trust_region
 from vijax.automatic.assessment import assessed, compared, rivals
+from vijax.automatic.coordinates import learnt
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
-from vijax.automatic.density_checks import exchanges
+from vijax.automatic.density_checks import Exchange, exchanges
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
-from vijax.automatic.lbfgs import Mode
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
@@ -30,6 +30,7 @@ from vijax.fitting.fit_arguments import check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
+from vijax.lbfgs import Mode
 from vijax.models.energies.density import LogDensity
 from vijax.xla import keys
 
@@ -37,6 +38,9 @@ MOST_FULL = 300  # dimensions up to which a full covariance is fitted
 BATCH_OF_MANY = 500  # groups of a minibatch, where it is not given
 FEWEST_GROUPS = 1_000  # groups of which a sample tells where all of them lead, at least
 NUM_STARTS, MAX_DRAWS = 16, 2048  # defaults of a log density
+FEWEST_GRADIENTS, A_VARIABLE = 3000, 250
+"""The default limit of gradients; or so many for each variable of a full covariance, if that is more: with 40 it had
+not left its start, for nearly the same time."""
 FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
 """Searches for modes may take this share of the gradients, or so many a start, if that is more: where there is no mode,
@@ -80,7 +84,7 @@ def auto(
       max_gradients: largest number of gradients in all for a log density: no step is taken that would need more, a
         mixture's included. Searches for modes may take a fifth of them, or 40 a start, the end of their last step not
         counted; ten first steps of independent normals, and passes over minibatches, are not cut short. None is 3,000,
-        or 40 a variable of a full covariance where that is more. Where a mixture stops at this limit, `fit.verdict`
+        or 250 a variable of a full covariance where that is more. Where a mixture stops at this limit, `fit.verdict`
         says by how many nats its bound still rose in a thousand gradients.
       batch_size: groups at a step for a density with a `log_lik` of groups: passes over all of them begin at the mode,
         which is found from a fit to a sample on. None takes all groups at once. From 50,000 rows on it begins at that
@@ -126,16 +130,24 @@ def auto(
         return of(model, data, key=key, num_starts=num_starts)
     num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
     target, seed = Target.of(model, data), keys.seed(key)
-    budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
+    budget = max_gradients or max(FEWEST_GRADIENTS, A_VARIABLE * min(target.dim, MOST_FULL))
     size = _batch_size(target, density, batch_size)
     _check_richer(richer, target.dim, size)
     check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
     with interrupt_flag() as asked:
+        if density.hierarchy is not None and size is None:
+            known = None if stage is None else stage.reference
+            if known is None:
+                most = budget // 2 if max_gradients else budget
+                known = learnt(target, density.hierarchy, seed, most, asked.is_set)
+                budget += 0 if max_gradients else target.num_gradients
+            target = target.within(known)
         watcher = Watcher(asked, stage)
         run = Run(target, budget, asked.is_set)
 
         def done(q: Gaussian, found: list[Found]) -> _Done:
-            labels = exchanges(target, found[0].mode.x, q.sds, seed)
+            labels = _labels(target, found[0].mode, q.sds, seed)
+            q = q._replace(reference=target.reference)
             return _Done(model, run, q, Searched(found, labels, num_starts), watcher, key)
 
         if target.dim > MOST_FULL:
@@ -156,6 +168,16 @@ def auto(
 
 
 STOPPED = Ended.UNBOUNDED, Ended.INTERRUPTED
+
+
+def _labels(target: Target, mode: Mode, sds: np.ndarray, seed: int) -> list[Exchange]:
+    """Returns the labels that may be exchanged: of the free coordinates, whose entries are alike."""
+    if target.reference is None:
+        return exchanges(target, mode.x, sds, seed)
+    around = np.concatenate([mode.x[None], mode.x + sds * noise_of(FIXED, target.dim, [seed, 17])])
+    x = target.free(around)
+    x = x[np.isfinite(x).all(1)]
+    return exchanges(target.within(None), x[0], np.maximum(x.std(0), 1e-6), seed) if len(x) > 1 else []
 
 
 def _check_conjugate(model: Model, **given: Any) -> None:
@@ -211,13 +233,14 @@ def _normal(
     """Fits a normal of full covariance."""
     target = run.target
     if watcher.stage is None:
-        most = max(SEARCHED * run.max_gradients, A_START * num_starts)
+        most = target.num_gradients + max(SEARCHED * (run.max_gradients - target.num_gradients), A_START * num_starts)
         found = find_modes(target, seed, num_starts, lambda: run.stopped() or target.num_gradients > most)
         draws = FIXED // 2 if misfit.is_tried else FIXED  # a mixture begins anywhere near
         start, found = _best_start(run, found, seed, target.num_gradients > most, draws)
         if run.stopped():
             return start._replace(ended=Ended.INTERRUPTED), found
-        watcher.stage = stage_of(found, num_starts, Sitting.begin(start), target.num_gradients)
+        stage = stage_of(found, num_starts, Sitting.begin(start), target.num_gradients)
+        watcher.stage = stage._replace(reference=target.reference)
     watcher.begun = watcher.stage
     found = watcher.stage.found()
     target.num_gradients = watcher.stage.gradients
@@ -292,7 +315,7 @@ class Misfit:
 def rivalry(target: Target, found: list[Found], seed: int) -> Callable[[Gaussian], bool]:
     """Returns a function that says whether a normal has other modes beside it, of a weight like its own."""
     several = sum(np.isfinite(one.elbo) for one in found) > 1  # q may have left the only one
-    labels = functools.cache(lambda: exchanges(target, found[0].mode.x, found[0].mode.sds, seed))
+    labels = functools.cache(lambda: _labels(target, found[0].mode, found[0].mode.sds, seed))
     return lambda q: several and bool(rivals(q, Searched(found, labels(), len(found)), target))
 
 

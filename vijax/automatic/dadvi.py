@@ -19,12 +19,11 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 from scipy import linalg
 
+from vijax import lbfgs
 from vijax.arguments import whole
-from vijax.automatic import lbfgs
 from vijax.automatic.assessment import assessed, in_words
 from vijax.automatic.density_checks import exchanges
 from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.lbfgs import Mode, maximise, never
 from vijax.automatic.modes import Searched, find_modes, with_bounds
 from vijax.automatic.report import Ended, as_fit
 from vijax.automatic.target import Target
@@ -35,6 +34,7 @@ from vijax.fitting.fit_arguments import check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
+from vijax.lbfgs import Mode, maximise, never
 from vijax.models.energies.density import log_density_of
 from vijax.xla import keys
 

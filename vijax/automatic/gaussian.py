@@ -9,11 +9,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg, special
 
-from vijax.automatic.lbfgs import Mode
 from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.inference.estimator.scores import regression
-from vijax.models.energies.density import Frame
+from vijax.lbfgs import Mode
+from vijax.models.energies.coordinates import Reference
+from vijax.models.energies.density import Frame, LogDensity
 from vijax.tree import on_device
 
 
@@ -31,6 +32,7 @@ class Gaussian(NamedTuple):
     directions: Float[np.ndarray, "D r"] | None = None
     # How much wider q is along each direction, in units of `scale`, (r,); None of other normals
     stretch: Float[np.ndarray, " r"] | None = None
+    reference: Reference | None = None  # of the coordinates of a hierarchy that it is a normal of
 
     @property
     def is_full(self) -> bool:
@@ -66,12 +68,17 @@ class Gaussian(NamedTuple):
         noise = noise_of(size, len(self.mean), seed)
         return self.at(noise), self.log_density(noise)
 
-    def frame(self) -> Frame:
-        """Returns the coordinates in which it is N(0, I)."""
+    def frame(self, density: LogDensity) -> Frame:
+        """Returns the coordinates of a density in which it is N(0, I)."""
         dtype = jnp.result_type(float)
         more = {name: getattr(self, name) for name in ("directions", "stretch") if getattr(self, name) is not None}
         own = {"shift": self.mean, "scale": self.scale, **more}
-        return Frame(**{name: on_device(np.asarray(part, dtype)) for name, part in own.items()})
+        of_device = lambda part: on_device(np.asarray(part, dtype))
+        frame = Frame(**{name: of_device(part) for name, part in own.items()})
+        if density.hierarchy is None:
+            return frame
+        reference = self.reference or Reference.of_free(len(self.mean))
+        return frame._replace(reference=Reference(*map(of_device, reference)))
 
     def entropy(self) -> float:
         """Returns the entropy in nats."""

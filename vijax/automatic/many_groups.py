@@ -25,7 +25,6 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.automatic import trust_region
 from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.lbfgs import Mode, maximise
 from vijax.automatic.modes import ARRIVED, BETWEEN, DIP, MOST_JUDGED, Found, with_bounds
 from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
@@ -38,6 +37,7 @@ from vijax.fitting.status import Status
 from vijax.free_algorithms import ngvi
 from vijax.inference import guides
 from vijax.inference.guides import Z
+from vijax.lbfgs import Mode, maximise
 from vijax.models.energies.density import with_guide
 from vijax.xla import keys
 
@@ -149,7 +149,7 @@ def fit_all(model: Model, data: PyTree, start: Gaussian, batch_size: int, key: P
     schedule = by_passes(steps)
     alg = ngvi(framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim)))
     key_init, _, _ = keys.of_run(key)
-    begin = alg.init(key_init)._replace(hyper={"frame": start.frame()})
+    begin = alg.init(key_init)._replace(hyper={"frame": start.frame(framed.log_density)})
     watch = _Watch()
     done = fit(
         alg,

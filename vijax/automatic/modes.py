@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float
 
 from vijax.automatic.density_checks import Exchange, check_slopes
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
-from vijax.automatic.lbfgs import Mode, Point, Slopes, maximise, never
-from vijax.automatic.target import Target
+from vijax.automatic.target import MOST_NUMBERS, Target
 from vijax.checks import require
+from vijax.lbfgs import Mode, Point, Slopes, maximise, never
 
 MOST_JUDGED, MANY, DENSE = 8, 50, 300
 """The bound is computed at so many modes, and at half as many beyond `MANY` variables; the full Hessian is used up to
@@ -157,11 +157,14 @@ class Scales(NamedTuple):
 
 def prior_scales(target: Target) -> Scales:
     """Measures middle and width of the prior, coordinate by coordinate."""
-    dim = target.dim
-    at = np.zeros((len(LINE), dim, dim))
-    at[:, np.arange(dim), np.arange(dim)] = LINE[:, None]
-    values = target.log_priors(at.reshape(-1, dim)).reshape(len(LINE), dim)
-    found = [_along_line(column) for column in values.T]
+    dim, found = target.dim, []
+    some = max(MOST_NUMBERS // (dim * len(LINE)), 1)
+    for start in range(0, dim, some):
+        chosen = np.arange(start, min(start + some, dim))
+        at = np.zeros((len(LINE), len(chosen), dim))
+        at[:, np.arange(len(chosen)), chosen] = LINE[:, None]
+        values = target.log_priors(at.reshape(-1, dim)).reshape(len(LINE), len(chosen))
+        found += [_along_line(column) for column in values.T]
     is_known = np.array([one is not None for one in found])
     middle, width = np.array([one or (0.0, BOX) for one in found]).T
     return Scales(middle, width, is_known, target.has_prior)

@@ -275,7 +275,7 @@ def of_mixture(model: Model, parts: int) -> Algorithm:
 def _begun(alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """Returns the fit at N(0, I) of a frame."""
     key_init, _, _ = keys.of_run(key)
-    state: State = alg.init(key_init)._replace(hyper={"frame": frame.frame()})
+    state: State = alg.init(key_init)._replace(hyper={"frame": frame.frame(alg.spec.model.log_density)})
     trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
     status = STATUS.get(q.ended, Status.FINISHED)
     return Fit(alg, state, trace, status, report)

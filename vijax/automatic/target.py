@@ -7,7 +7,7 @@ the blocks are added on the host in float64, so that less is lost to rounding, t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,11 +18,14 @@ from jaxtyping import Array, Float, PyTree
 from vijax.contract.batch import rows_in
 from vijax.contract.model import Model
 from vijax.fitting.loader import all_groups
+from vijax.models.energies.coordinates import Reference
 from vijax.models.energies.density import LogDensity
 from vijax.models.energies.free_part import GivenOthers
 from vijax.tree import on_device
 from vijax.xla.compiler import kept, step_jit, training_jit
 
+MOVED = 64  # calls' points that are moved between coordinates at once
+MOST_NUMBERS = 1 << 22  # numbers of the points at which a prior is evaluated in one call
 AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
 MANY_ROWS, BLOCK = 50_000, 2048  # rows from which on groups are evaluated in blocks; and rows of a block, about
 DEAR_BLOCKS = 100  # blocks from which on fusion emitters, which halve the time of gradients, are worth compiling
@@ -36,13 +39,22 @@ class Target:
     """log p of free coordinates. The likelihood of the groups counts `scale` times; `given` is all that the density
     reads beside its data."""
 
-    def __init__(self, model: OfFree, data: PyTree, scale: float = 1.0, given: tuple[PyTree, ...] = ()):
+    def __init__(
+        self,
+        model: OfFree,
+        data: PyTree,
+        scale: float = 1.0,
+        given: tuple[PyTree, ...] = (),
+        reference: Reference | None = None,
+    ):
         self.dim, self.variables = model.variables.dim, model.variables
         self.num_gradients = 0  # points at which a gradient was evaluated so far
         self.epsilon = float(np.finfo(jnp.result_type(float)).eps)  # relative rounding of values
         self.groups = jax.tree.map(on_device, data)  # the data, groups leading
         self._model, self._given = model, given
-        self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given
+        self.reference = reference  # of coordinates of a hierarchy; None for the free coordinates themselves
+        self._scale = scale
+        self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given, reference
         self._blocks = _blocks_of(self.num_groups, self.num_rows) if self.num_rows >= MANY_ROWS else 1
         self.epsilon /= self._blocks**0.5  # their errors are independent
 
@@ -51,6 +63,47 @@ class Target:
         """Takes data as `vijax.fit` does, all in one batch without padding. Raises ValueError: the model does not read
         such data."""
         return cls(model.log_density, all_groups(data, model))
+
+    def within(self, reference: Reference | None) -> Target:
+        """The same density in coordinates of its hierarchy; None for its free coordinates."""
+        if reference is None and self.reference is None:
+            return self
+        other = Target(self._model, self.groups, self._scale, self._given, reference)
+        other.num_gradients = self.num_gradients
+        return other
+
+    def free(self, z: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
+        """The free coordinates at points."""
+        if self.reference is None:
+            return z
+        program = kept(self._model, _free_at, lambda model: step_jit(_free_at(model)))
+        return self._moved(program, z)
+
+    def coordinates(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
+        """The points at free coordinates."""
+        if self.reference is None:
+            return x
+        program = kept(self._model, _coordinates_at, lambda model: step_jit(_coordinates_at(model)))
+        return self._moved(program, x)
+
+    def less_laws(
+        self, z: Float[np.ndarray, "points D"], v: Float[np.ndarray, "points D"]
+    ) -> tuple[Float[np.ndarray, "points D"], Float[np.ndarray, "points D"]]:
+        """Returns gradients of the log density less the laws of the variables that are their own coordinates, and
+        Hessians times vectors; three gradients for each point."""
+        self.num_gradients += 3 * len(z)
+        program = kept(self._model, _less_laws, lambda model: step_jit(_less_laws(model)))
+        pairs = zip(_in_turn(z, AT_ONCE), _in_turn(v, AT_ONCE), strict=True)
+        parts = [program(self._data, *some) for some in pairs]
+        slopes, pushed = (
+            np.concatenate([np.asarray(x, np.float64) for x in part]) for part in zip(*parts, strict=True)
+        )
+        return slopes[: len(z)], pushed[: len(z)]
+
+    def _moved(self, program: Any, x: np.ndarray) -> Float[np.ndarray, "points D"]:
+        some = _in_turn(x, AT_ONCE * MOVED)
+        moved = [np.asarray(program(part, self.reference), np.float64) for part in some]
+        return np.concatenate(moved)[: len(x)]
 
     @property
     def num_groups(self) -> int:
@@ -91,7 +144,10 @@ class Target:
         if not self.has_prior:
             return self.values(x)
         program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
-        values = np.asarray(program(np.asarray(x, jnp.result_type(float)), self._given), np.float64)
+        fewest = 1 << max(len(x) - 1, 0).bit_length()  # a program of a size that fits
+        some = _in_turn(x, min(max(MOST_NUMBERS // self.dim, 1), fewest))
+        parts = [np.asarray(program(part, self._given, self.reference), np.float64) for part in some]
+        values = np.concatenate(parts)[: len(x)]
         return np.where(values < np.inf, values, -np.inf)
 
     def hessians(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D D"]:
@@ -111,38 +167,53 @@ class Target:
         jitted = training_jit if ask is jax.value_and_grad and blocks >= DEAR_BLOCKS else step_jit
         program = kept(self._model, (ask, blocks), lambda model: jitted(_at_points(ask, model, blocks)))
         parts = []
-        for start in range(0, len(x[0]), AT_ONCE):
-            some = [a[start : start + AT_ONCE] for a in x]
-            padded = [np.concatenate([a, np.repeat(a[:1], AT_ONCE - len(a), 0)]) for a in some]
-            parts.append(program(self._data, *(np.asarray(a, jnp.result_type(float)) for a in padded)))
+        for some in zip(*(_in_turn(a, AT_ONCE) for a in x), strict=True):
+            parts.append(program(self._data, *some))
         summed = lambda a: np.asarray(a, np.float64).sum(0) if blocks > 1 else np.asarray(a, np.float64)
         joined = lambda *each: np.concatenate([summed(a) for a in each])[: len(x[0])]
         return jax.tree.map(joined, *parts)
 
 
-Data = tuple[Array, PyTree, tuple[PyTree, ...]]
-"""Scale of the likelihood, groups, and all that is given beside them."""
+def _in_turn(x: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Points, so many at a time, in the working precision; the last part is filled up by its first point."""
+    for start in range(0, len(x), size):
+        some = x[start : start + size]
+        padded = np.concatenate([some, np.repeat(some[:1], size - len(some), 0)])
+        yield np.asarray(padded, jnp.result_type(float))
+
+
+Data = tuple[Array, PyTree, tuple[PyTree, ...], Reference | None]
+"""Scale of the likelihood, groups, all that is given beside them, and the reference of the coordinates."""
 
 
 def _at_points(ask: Callable, of: weakref.ref[OfFree], blocks: int) -> Callable[..., Any]:
     """Returns a program for values or derivatives at points; of several blocks for the parts of them, to be summed."""
 
     def asked(data: Data, *x: Array) -> Any:
-        model, (scale, groups, given) = _model_of(of), data
-        log_p = lambda z: model.log_prior_at(z, *given) + scale * jnp.sum(model.log_liks_at(z, groups, *given))
+        model, (scale, groups, given, reference) = _model_of(of), data
+
+        def log_p(z: Array) -> Array:
+            x, volume = _placed(model, reference, z)
+            return model.log_prior_at(x, *given) + volume + scale * jnp.sum(model.log_liks_at(x, groups, *given))
+
         return jax.vmap(ask(log_p))(*x)
 
     def asked_in_blocks(data: Data, *x: Array) -> Any:
-        model, (scale, groups, given) = _model_of(of), data
+        model, (scale, groups, given, reference) = _model_of(of), data
         total = len(jax.tree.leaves(groups)[0])
         size = total // blocks
 
         def of_some(some: PyTree) -> Any:
-            return jax.vmap(ask(lambda z: scale * jnp.sum(model.log_liks_at(z, some, *given))))(*x)
+            at = lambda z: _placed(model, reference, z)[0]
+            return jax.vmap(ask(lambda z: scale * jnp.sum(model.log_liks_at(at(z), some, *given))))(*x)
+
+        def prior(z: Array) -> Array:
+            x, volume = _placed(model, reference, z)
+            return model.log_prior_at(x, *given) + volume
 
         block = lambda i: jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, i * size, size), groups)
         parts = jax.lax.map(lambda i: of_some(block(i)), jnp.arange(blocks))
-        ends = [jax.vmap(ask(lambda z: model.log_prior_at(z, *given)))(*x)]
+        ends = [jax.vmap(ask(prior))(*x)]
         if total > blocks * size:
             ends.append(of_some(jax.tree.map(lambda a: a[blocks * size :], groups)))
         return jax.tree.map(lambda part, *more: jnp.concatenate([part, jnp.stack(more)]), parts, *ends)
@@ -165,8 +236,45 @@ def _product(log_p: Callable) -> Callable:
     return lambda z, v: jax.jvp(jax.grad(log_p), (z,), (v,))[1]
 
 
+def _placed(model: Any, reference: Reference | None, z: Array) -> tuple[Array, Any]:
+    """Free coordinates, and the log volume of the map."""
+    if reference is None:
+        return z, 0.0
+    placed = model.hierarchy.placed(reference, z)
+    return placed.free, placed.log_volume
+
+
+def _free_at(of: weakref.ref[OfFree]) -> Callable[..., Any]:
+    return lambda x, reference: jax.vmap(lambda z: _placed(_model_of(of), reference, z)[0])(x)
+
+
+def _less_laws(of: weakref.ref[OfFree]) -> Callable[..., Any]:
+    def asked(data: Data, z: Array, v: Array) -> Any:
+        model, (scale, groups, given, reference) = _model_of(of), data
+
+        def less_laws(z: Array) -> Array:
+            placed = model.hierarchy.placed(reference, z)
+            log_prior = model.log_prior_at(placed.free, *given) + placed.log_volume - placed.log_law
+            return log_prior + scale * jnp.sum(model.log_liks_at(placed.free, groups, *given))
+
+        return jax.vmap(lambda z, v: jax.jvp(jax.grad(less_laws), (z,), (v,)))(z, v)
+
+    return asked
+
+
+def _coordinates_at(of: weakref.ref[OfFree]) -> Callable[..., Any]:
+    return lambda x, reference: jax.vmap(lambda x: _model_of(of).hierarchy.coordinates(reference, x))(x)
+
+
 def _priors(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    return lambda x, given: jax.vmap(lambda z: _model_of(of).prior_part_at(z, *given))(x)
+    def priors(x: Array, given: tuple[PyTree, ...], reference: Reference | None) -> Array:
+        def prior(z: Array) -> Array:
+            x, volume = _placed(_model_of(of), reference, z)
+            return _model_of(of).prior_part_at(x, *given) + volume
+
+        return jax.vmap(prior)(x)
+
+    return priors
 
 
 def _model_of(of: weakref.ref[OfFree]) -> Any:

@@ -22,11 +22,12 @@ from jaxtyping import Float
 
 from vijax.automatic.density_checks import ASKED, grows_along
 from vijax.automatic.gaussian import Evaluated, Gaussian, evaluate, noise_of, step
-from vijax.automatic.lbfgs import Mode, never
 from vijax.automatic.modes import Found
 from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.checks import require
+from vijax.lbfgs import Mode, never
+from vijax.models.energies.coordinates import Reference
 
 NATS, SDS = 2e-3, 0.015
 """A fit has converged where the noise of its draws makes less of a step: nats, and standard deviations of the mean."""
@@ -233,6 +234,8 @@ class Stage(NamedTuple):
     # State of a normal of full covariance; None of independent ones, which begin at the best mode again
     sitting: Sitting | None
     gradients: int  # evaluated so far
+    # Coordinates of a hierarchy in which all of this is; None for free coordinates
+    reference: Reference | None = None
 
     def found(self) -> list[Found]:
         """Returns the modes."""
@@ -254,11 +257,12 @@ def stage_of(found: list[Found], num_starts: int, sitting: Sitting | None, gradi
     return Stage(x, values, sds, counts, elbos, sitting, gradients)
 
 
-def stage_like(dim: int, num_starts: int, is_full: bool) -> Stage:
-    """Returns a stage of these shapes, to read one from a file."""
+def stage_like(dim: int, num_starts: int, is_full: bool, is_placed: bool = False) -> Stage:
+    """Returns a stage of these shapes, to read one from a file; of coordinates of a hierarchy or not."""
     mode = Mode(np.zeros(dim), 0.0, np.zeros(dim))
     start = Gaussian(np.zeros(dim), np.eye(dim), 0.0)
-    return stage_of([Found(mode, 1, 0.0)], num_starts, Sitting.begin(start) if is_full else None, 0)
+    stage = stage_of([Found(mode, 1, 0.0)], num_starts, Sitting.begin(start) if is_full else None, 0)
+    return stage._replace(reference=Reference.without_data(dim) if is_placed else None)
 
 
 class Watcher:
@@ -273,7 +277,8 @@ class Watcher:
         """Returns the modes of the stage that was reached, or of a search."""
         if self.stage is None:
             found = search()
-            self.stage = None if self._asked.is_set() else stage_of(found, num_starts, None, target.num_gradients)
+            stage = stage_of(found, num_starts, None, target.num_gradients)._replace(reference=target.reference)
+            self.stage = None if self._asked.is_set() else stage
             return found
         target.num_gradients = self.stage.gradients
         return self.stage.found()

@@ -16,6 +16,8 @@ from vijax.trust.psis import RELIABLE
 
 CLOSE, FAR = 0.05, 0.3
 """Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
+FAR_IN_ALL = 1.0
+"""The same where importance weights are even enough to judge each mean and sd: small errors of many add up."""
 GOOD, FAIR = 0.1, 0.3
 """Standard deviations, and logarithms of them: means and sds that are off by less can be used, or are near."""
 RARE = 0.01  # largest share of draws with a density of zero at which q may be used all the same
@@ -87,6 +89,7 @@ ENDS = {
     Ended.INTERRUPTED: "Stopped early, by Ctrl-C: this is the best q found so far.",
     Ended.UNBOUNDED: IMPROPER.format(along="as q gets wider"),
 }
+SPENT_NEAR = "It stopped at its limit of gradients: with a larger max_gradients it may come nearer."
 ROUGH = (
     "The log density is so large that it is rounded to {rounding:.1g} nats, so how far means and sds are off was not "
     "judged. Subtract a constant from it, or compute in float64: jax.config.update('jax_enable_x64', True)."
@@ -127,7 +130,11 @@ def verdict(
         said = [f"{of_zeros(zero).capitalize()} {SUPPORTS}", *said]
     if rounding > ROUNDED:
         return " ".join([*said, ROUGH.format(rounding=rounding), *_of_labels(searched), *_of_rivals(searched)])
-    said += [_of_shape(gap, khat, q, off, searched.others > 0), *_of_moments(off), *_of_tails(gap, khat, off)]
+    judged = [_of_shape(gap, khat, q, off, searched.others > 0), *_of_moments(off), *_of_tails(gap, khat, off)]
+    if q.ended is Ended.SPENT and _is_near(gap, off):
+        said = [*said[:-1], *judged, SPENT_NEAR]  # what it is good for comes first, then that more would be better
+    else:
+        said += judged
     if not q.is_full and gap < FAR:
         but = f", but along {q.num_directions} directions," if q.num_directions else ""
         said.append(INDEPENDENT.replace(" under q", f" under q{but}"))
@@ -143,10 +150,11 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
     """Says how far q is from the posterior, and whether means and sds may be used."""
     judged = of_distance(gap, khat)
     where = "its part of the posterior" if is_one_of_many else "the posterior"
-    if _worst(off) <= GOOD and gap < FAR:
+    far = _far(off)
+    if _worst(off) <= GOOD and gap < far:
         use = "means and sds can be used" + (" for that part alone" if is_one_of_many else "")
         return f"q is close to {where} {judged}: {use}."
-    if _seen(off) <= FAIR and gap < FAR:
+    if _seen(off) <= FAIR and gap < far:
         return f"q is near {where} {judged}: {_of_use(off)}."
     sampler = "Write the density in other coordinates, or use a sampler."
     if q.num_directions:
@@ -156,6 +164,16 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
         remedy = "Means are often right; vijax.linear_response corrects the sds; a sampler would tell."
         return f"Independent normals do not describe {where} {judged}: sds are too small. {remedy}"
     return f"{where.capitalize()} does not have the shape of q {judged}: sds, and perhaps means, are wrong. {sampler}"
+
+
+def _is_near(gap: float, off: Moments | None) -> bool:
+    """Tells whether means and sds, or one of both, can be used."""
+    return min(_worst(off) / GOOD, _seen(off) / FAIR) <= 1 and gap < _far(off)
+
+
+def _far(off: Moments | None) -> float:
+    """Returns the nats from which on q has not the shape of the posterior: fewer where weights do not judge moments."""
+    return FAR_IN_ALL if off is not None and off.is_reliable else FAR
 
 
 def _worst(off: Moments | None) -> float:
@@ -199,11 +217,14 @@ def _of_moments(off: Moments | None) -> list[str]:
 def _too(log_ratio: float) -> str:
     """Says the ratio of sds of q to those of the posterior, given its logarithm.
 
-    >>> _too(-0.2), _too(0.2), _too(0.001)
-    ('18 % too small', '22 % too large', '1 % too large')
+    >>> _too(-0.2), _too(0.2), _too(0.001), _too(20.0)
+    ('18 % too small', '22 % too large', '1 % too large', 'more than ten times too large')
     """
+    side = "small" if log_ratio < 0 else "large"
+    if log_ratio > np.log(10.0):
+        return f"more than ten times too {side}"
     percent = max(abs(100 * np.expm1(log_ratio)), 1.0)
-    return f"{percent:.0f} % too {'small' if log_ratio < 0 else 'large'}"
+    return f"{percent:.0f} % too {side}"
 
 
 def _of_tails(gap: float, khat: float, off: Moments | None) -> list[str]:

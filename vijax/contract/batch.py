@@ -164,6 +164,10 @@ class DataForm:
     one_group: bool = False  # True where all data are one group
     # All the data, for models that are made for given data; None for models that fit data of any size
     given: PyTree = None
+    # True where the unknowns are in units of the given data: no other data will do, nor a state of others
+    in_units_of_given: bool = False
+    # Raises ValueError on data that are possible, but from which nothing can be learnt; only a fit asks
+    enough: Callable[[PyTree], None] | None = None
 
     @property
     def num_groups(self) -> int | None:

@@ -33,7 +33,7 @@ def general(model: Model) -> Model:
         return known
     shapes = jax.eval_shape(lambda: {**tree.as_arrays(model.hyper), **constants(model)})
     fields = {field.name: getattr(model, field.name) for field in dataclasses.fields(Model)}
-    fields |= {"hyper": shapes, "queries": {}, "form": dataclasses.replace(model.form, check=None)}
+    fields |= {"hyper": shapes, "queries": {}, "form": dataclasses.replace(model.form, check=None, enough=None)}
     given = model.prior.prior if isinstance(model.prior, Given) else None
     prior = model.prior if given is None else dataclasses.replace(model.prior, prior={})  # type: ignore[type-var]
     made = Model(**{**fields, "prior": prior})

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,35 @@ Z = "free"
 """The name of the free coordinates among the globals."""
 
 
+class Law(NamedTuple):
+    """The law of the free coordinates of a variable, given others."""
+
+    loc: Any  # mean, of a shape that broadcasts to them
+    scale: Any  # standard deviation, that broadcasts to them; or a lower factor of the covariance over their last axis
+
+
+OfOthers = str | float | Callable[[Mapping[str, Any]], Any]
+"""A number that depends on other variables: the name of one, a function of their values, or a constant."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DeclaredLaw:
+    """The law of a variable given others, as `free` takes it."""
+
+    loc: OfOthers
+    scale: OfOthers
+
+    def given(self, values: Mapping[str, Any]) -> Law:
+        """The law at values of the others."""
+        return Law(_at(self.loc, values), _at(self.scale, values))
+
+
+def _at(part: OfOthers, values: Mapping[str, Any]) -> Any:
+    if isinstance(part, str):
+        return values[part]
+    return part(values) if callable(part) else part
+
+
 @dataclasses.dataclass(frozen=True)
 class Free:
     """A free variable, as `free` makes it."""
@@ -44,6 +73,7 @@ class Free:
     shape: tuple[int, ...]
     support: Constraint
     log_prior: Callable[[Any], Any] | None = None
+    law: DeclaredLaw | None = None
 
     @functools.cached_property
     def free_shape(self) -> tuple[int, ...]:
@@ -60,6 +90,9 @@ def free(
     shape: int | tuple[int, ...] = (),
     support: str | Constraint = "real",
     log_prior: Callable[[Any], Any] | None = None,
+    *,
+    loc: OfOthers | None = None,
+    scale: OfOthers | None = None,
 ) -> Free:
     """An unknown without a conjugate prior.
 
@@ -70,9 +103,19 @@ def free(
         matrix), or a constraint of `vijax.constrain`, such as `vijax.constrain.interval(-1.0, 1.0)`.
       log_prior: value -> its log density, or the log densities of its entries, which are summed; None where the model's
         own density or energy has a term for it.
+      loc: where the law of this variable depends on others, its mean: the name of another variable, a function of the
+        values of the others, or a number (0 where only `scale` is given).
+      scale: its standard deviation likewise; or a function that returns a lower factor of the covariance of its last
+        axis. Both are of its free coordinates: of logarithms, where the support is "positive". They add no term to
+        the density, which has its prior as before: `vijax.auto` takes coordinates from them in which the posterior is
+        near a normal however little the data say (effects of groups, walks, fields). The law need not be normal.
 
     Raises:
-      ValueError: an unknown support, or a shape that its values cannot have.
+      ValueError: an unknown support, or a shape that its values cannot have; a `loc` without a `scale`.
+
+    Effects of eight groups:
+
+    >>> effects = free(8, loc="mean", scale="spread")
 
     >>> free(3, "simplex").free_shape
     (2,)
@@ -81,7 +124,9 @@ def free(
     require(all(isinstance(n, int) and n > 0 for n in shape), "shape", "positive integers", shape)
     known = isinstance(support, Constraint) or support in SUPPORTS
     require(known, "support", f"one of {list(SUPPORTS)}, or a constraint of vijax.constrain", repr(support))
-    made = Free(shape, support if isinstance(support, Constraint) else SUPPORTS[support](), log_prior)
+    require(loc is None or scale is not None, "scale", "one beside loc", None, "Give both, or loc alone as log_prior.")
+    law = None if scale is None else DeclaredLaw(0.0 if loc is None else loc, scale)
+    made = Free(shape, support if isinstance(support, Constraint) else SUPPORTS[support](), log_prior, law)
     made.free_shape  # noqa: B018  # raises where no value has this shape
     return made
 

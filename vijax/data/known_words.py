@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import warnings
 from collections.abc import Sequence
@@ -10,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from vijax.checks import require
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.ratings import are_ratings
 from vijax.data.corpora.select import with_vocabulary
 from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.read import TEXT_FORMATS, guess_format, read
+from vijax.data.reading.checks import Notes
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.schema.cells import in_a_library
+from vijax.data.texts.text import DEFAULT_SETTINGS, analyzer, settled
 from vijax.data.to_shards import hashed
 
 LEAST_BY_HASH = 16
@@ -33,13 +37,17 @@ def over_words(source: Any, words: Sequence[str] | None, where: str = "documents
     Raises:
       ValueError: no word in common.
 
-    Warns of tokens that are of other words, and so left out.
+    Warns of tokens that are of other words, and so left out; of texts, where none of the words of one is known, or
+    less than half of the words of all. (A fit to texts leaves rare words out, too.)
 
     >>> corpus = Corpus.from_counts([[2, 0, 1], [0, 4, 3]], ["a", "b", "c"])
     >>> over_words(corpus, ("c", "b", "a")).to_scipy().toarray().tolist()
     [[1, 0, 2], [3, 4, 0]]
     """
-    corpus = read(source, vocabulary=words if words is not None and _is_of_texts(source) else None)
+    are_texts = words is not None and _is_of_texts(source)
+    corpus = read(source, vocabulary=words if are_texts else None)
+    if are_texts:
+        _warn_of_unknown_texts(corpus, source, where)
     if words is None or corpus.vocabulary is None or are_same(corpus.vocabulary, words):
         return corpus
     found = with_vocabulary(corpus, words)
@@ -50,6 +58,41 @@ def over_words(source: Any, words: Sequence[str] | None, where: str = "documents
             stacklevel=4,
         )
     return found
+
+
+def _warn_of_unknown_texts(corpus: Corpus, source: Any, where: str) -> None:
+    """Warns of texts of which nothing is left, and of lists of texts of which less than half is left."""
+    none_known = int(np.sum(np.diff(corpus.indptr) == 0))
+    if none_known:
+        warnings.warn(
+            f"{where}: {none_known:,} of {corpus.num_documents:,} texts hold no word that the fit knows: what is said "
+            "of them is what the fit expects of any text.",
+            stacklevel=5,
+        )
+        return
+    if not isinstance(source, Sequence | np.ndarray) or isinstance(source, str):
+        return
+    known, number = _known_words([str(text) for text in source[:LOOKED_AT]], corpus.vocabulary or ())
+    if known < 0.5 * number:
+        warnings.warn(
+            f"{where}: {number - known:,} of {number:,} words are ones that the fit does not know: they are left out. "
+            "Are these texts of the kind, and in the language, of those that were fitted?",
+            stacklevel=5,
+        )
+
+
+LOOKED_AT = 1000
+"""Texts whose unknown words are counted."""
+
+
+def _known_words(texts: Sequence[str], words: Sequence[str]) -> tuple[int, int]:
+    """The number of words in these texts that are known, and of all but stop words; phrases are not counted."""
+    pairs = [(str(i), text) for i, text in enumerate(texts)]
+    settings, _, _ = settled(DEFAULT_SETTINGS, pairs, words, "texts", Notes())
+    analyze = analyzer(dataclasses.replace(settings, ngrams=1))
+    single = {word for phrase in words for word in phrase.split(" ")}
+    there = [word for _, text in pairs for word in analyze(text)]
+    return sum(word in single for word in there), len(there)
 
 
 def are_same(one: Sequence[str], other: Sequence[str]) -> bool:
@@ -64,6 +107,20 @@ def are_same(one: Sequence[str], other: Sequence[str]) -> bool:
     if len(one) != len(other):
         return False
     return tuple(one) == tuple(other) or (_is_by_hash(one) and _is_by_hash(other))
+
+
+def require_described_by(corpus: Corpus, own: str, where: str) -> None:
+    """Raises ValueError on documents whose covariates another model made.
+
+    Args:
+      corpus: the documents.
+      own: the mark of the model's own covariates; "" of a model without.
+      where: what the documents are called in messages.
+    """
+    is_own = not own or not corpus.described_by or corpus.described_by == own
+    got = "documents of a model with another formula or other training rows"
+    remedy = "Describe them by this model: model.described(corpus, table)."
+    require(is_own, where, "documents described by the model of the fit", got, remedy)
 
 
 def mark_of(words: Sequence[str]) -> bytes:

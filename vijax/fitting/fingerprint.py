@@ -69,7 +69,10 @@ def of_words(words: Sequence[str]) -> np.ndarray:
 
 def mark(loader: Any, spec: Spec, hyper: PyTree) -> Mark:
     """The mark of the data of a run; see `fingerprint`."""
-    words = words_of(loader)
+    words, form = words_of(loader), spec.model.form.documents
+    described_by = "" if form is None else form.described_by
+    if described_by:  # a model of documents with covariates, whose coefficients mean these columns
+        words = (*(words or ()), described_by)
     return Mark(fingerprint(loader, spec, hyper), None if words is None else mark_of(words))
 
 

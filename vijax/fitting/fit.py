@@ -21,18 +21,21 @@ from vijax.arguments import Positive, Size
 from vijax.checks import check_key, require_on_host
 from vijax.fitting.fit_arguments import (
     check_batches,
+    check_enough,
     check_hyper,
     check_not_forked,
     check_restarts,
     check_whole,
     num_steps_of,
     usual_words,
+    warn_of_far_prior,
     warn_of_many_devices,
 )
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
 from vijax.fitting.loader import Loader, as_loader, words_of
 from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stacked
+from vijax.fitting.named_columns import names_of
 from vijax.fitting.restarts import Many, best, in_runs, many, of_run
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import begun, gone_on
@@ -174,6 +177,7 @@ def fit(
 
     Warns:
       SkippedStepsWarning: some steps were skipped.
+      FarFromPriorWarning: columns lie so far from the place or the scale of the model's prior that the fit is worse.
       ForgottenWarning: messages, locals or kernels that `state` remembers are not of these data.
 
     >>> import vijax as vi
@@ -200,6 +204,9 @@ def fit(
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec
     loader = source = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
+    check_enough(spec.model, loader)
+    if state is None:
+        warn_of_far_prior(spec, loader)
     alg = settled(alg, loader, state)
     for wrapper in alg.wrappers:
         loader = wrapper.loader(loader, alg)
@@ -231,7 +238,9 @@ def fit(
     alone, trace = _view(where.plain(chunks.state), _joined(traces))
     is_judged = spec.model.free is not None and not hasattr(loader, "is_stream")  # which cannot be read again
     judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if is_judged else None
-    made = Fit(alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words_of(source))
+    made = Fit(
+        alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words_of(source), columns=names_of(data)
+    )
     result = _judged(made, loader, key_run)
     if throw and result.status in FAILED:
         raise DivergedError(result)

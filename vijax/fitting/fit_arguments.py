@@ -12,11 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.checks import require, require_integers
+from vijax.contract.expected import warn_of_far_columns
 from vijax.contract.model import Model
-from vijax.fitting.loader import USUAL_WORDS, Loader
+from vijax.fitting.loader import USUAL_WORDS, ArrayLoader, Loader
 from vijax.fitting.restarts import Many
 from vijax.inference.compose import Algorithm
 from vijax.inference.estimator import mean_field
+from vijax.inference.spec import Spec
 from vijax.inference.step_size import backtracking, by_share
 from vijax.inference.wrappers.sized import takes_all
 
@@ -46,6 +48,19 @@ def warn_of_many_devices(data: Any) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def check_enough(model: Model, loader: Any) -> None:
+    """Raises ValueError where nothing can be learnt from arrays: steps that were not seen, say."""
+    if model.form.enough is not None and isinstance(loader, ArrayLoader):
+        model.form.enough(loader.data)
+
+
+def warn_of_far_prior(spec: Spec, loader: Any) -> None:
+    """Warns where arrays lie far from what the prior of the model expects, unless no prior is used."""
+    has_prior = not all(estimand.forgets_prior for estimand in spec.estimand.choices())
+    if has_prior and isinstance(loader, ArrayLoader):
+        warn_of_far_columns(spec.model, loader.data, stacklevel=4)
 
 
 def usual_words(alg: Algorithm) -> int | None:

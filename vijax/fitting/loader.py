@@ -13,11 +13,11 @@ from jaxtyping import PyTree
 
 from vijax.checks import require
 from vijax.contract import intake
-from vijax.contract.batch import Minibatch, OfDocuments, one_group
+from vijax.contract.batch import DataForm, Minibatch, OfDocuments, one_group
 from vijax.contract.intake import check_finite, check_lengths, check_numbers
 from vijax.contract.model import Model
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.known_words import are_same, over_words
+from vijax.data.known_words import are_same, over_words, require_described_by
 from vijax.data.minibatch import Share, Shared
 from vijax.data.reading.checks import fail
 from vijax.data.streams.document_loader import document_loader
@@ -267,7 +267,7 @@ def as_loader(
         return row_loader(data, model, size or data.num_groups, seed, num_parts is not None)
     if model.form.one_group:
         data = one_group(data)
-    _check_given(data, model.form.given)
+    check_given(data, model.form)
     check_numbers(data)
     (model.form.check or check_finite)(data)
     kinds = intake.kinds_of(model, data)
@@ -322,16 +322,33 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
     return size
 
 
-def _check_given(data: PyTree, given: PyTree) -> None:
-    """Checks that data of a model that was made for some are of their form."""
-    known: Any = jax.tree.structure(given)
-    if given is None or known == jax.tree.structure(data):
+def check_given(data: PyTree, form: DataForm) -> None:
+    """Raises ValueError where a model that was made for its own data is given others: of another form or, where its
+    unknowns are in units of its own, of equal shapes with other numbers."""
+    given = form.given
+    if given is None or data is given:
         return
     names = lambda tree: f"the arrays {', '.join(tree)}" if isinstance(tree, dict) else f"a {type(tree).__name__}"
+    known: Any = jax.tree.structure(given)
+    if known != jax.tree.structure(data):
+        got = names(data)
+    elif form.in_units_of_given and not all(map(_are_near, jax.tree.leaves(given), jax.tree.leaves(data))):
+        got = "arrays of those names with other numbers"
+    else:
+        return
     raise ValueError(
-        f"data: expected none, or model.data ({names(given)}), got {names(data)}. The model was made for its own data: "
-        "leave them out."
+        f"data: expected none, or model.data ({names(given)}), got {got}. The model was made for its own data: leave "
+        "them out, or make the model of the others."
     )
+
+
+def _are_near(own: Any, other: Any) -> bool:
+    """True for equal arrays, and for arrays that are equal in float32, in which a fit may have read them."""
+    own, other = np.asarray(own), np.asarray(other)
+    if own.shape != other.shape or other.dtype.kind not in "iubf":
+        return False
+    with np.errstate(over="ignore"):
+        return np.array_equal(own.astype(np.float32), other.astype(np.float32), equal_nan=True)
 
 
 def _check_entries(data: PyTree, total: int, model: Model) -> None:
@@ -348,7 +365,9 @@ def _check_entries(data: PyTree, total: int, model: Model) -> None:
 def _documents(data: Any, form: OfDocuments) -> Corpus | Shards:
     """The documents, over the words of the model where it knows them."""
     if not isinstance(data, Shards):
-        return over_words(data, form.vocabulary, "data", form.names[1])
+        corpus = over_words(data, form.vocabulary, "data", form.names[1])
+        require_described_by(corpus, form.described_by, "data")
+        return corpus
     known, words = form.vocabulary, data.vocabulary
     if known is not None and words is not None and not are_same(words, known):
         remedy = "read them by vijax.data.shards(source, vocabulary=...) with the words of the model"

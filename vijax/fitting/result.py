@@ -17,6 +17,7 @@ from vijax.contract.intake import for_score, taken
 from vijax.data.schema.schema import Schema
 from vijax.families import Family, Point, Product
 from vijax.fitting import judge
+from vijax.fitting.named_columns import Names, in_order_of
 from vijax.fitting.status import skipped_text
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import State, bad_variables
@@ -38,6 +39,8 @@ class Fit(NamedTuple):
       judge: data and key by which a fit of free variables by steps is judged (`judged`); else None.
       vocabulary: the words of the documents that it was made of, by id (of `hpf` the items): new documents are read by
         them. None for other models, and where only ids were known.
+      columns: the names of the columns of the tables in memory that it was made of: new tables are read by them. None
+        where it was made of arrays.
     """
 
     alg: Algorithm
@@ -47,6 +50,7 @@ class Fit(NamedTuple):
     report: Any = None
     judge: Any = None
     vocabulary: tuple[str, ...] | None = None
+    columns: Names | None = None
 
     def __repr__(self) -> str:
         return describe.of_fit(self)
@@ -242,7 +246,7 @@ class Fit(NamedTuple):
         >>> fit.predictive(jax.random.key(1), 100, like=7).shape
         (100, 7, 1)
         """
-        return predictive.drawn(self, key, num_draws, like, groups)
+        return predictive.drawn(self, key, num_draws, in_order_of(self.columns, like, "like"), groups)
 
     def forecast(self, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> PyTree:
         """Draws of the next observations of sequences, from their predictive distribution.
@@ -274,7 +278,7 @@ class Fit(NamedTuple):
         >>> draws.shape, jnp.median(draws, axis=0).round(-1).ravel().tolist()
         ((100, 1, 3, 1), [0.0, 10.0, 0.0])
         """
-        return predictive.forecast(self, key, num_draws, data, num_steps)
+        return predictive.forecast(self, key, num_draws, in_order_of(self.columns, data), num_steps)
 
     def predictive_interval(
         self,
@@ -410,7 +414,7 @@ class Fit(NamedTuple):
         spec = self.alg.spec
         if spec.model.by_entry is not None:
             raise spec.model.cannot_answer("locals")
-        batch = Minibatch(taken(spec.model, data), None)
+        batch = Minibatch(taken(spec.model, in_order_of(self.columns, data)), None)
         return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
@@ -421,8 +425,12 @@ class Fit(NamedTuple):
         """
         model = self.alg.spec.model
         score = model.answer("score")
+        if model.form.in_units_of_given:
+            from vijax.fitting.loader import check_given
+
+            check_given(documents, model.form)
         as_is = model.form.documents is not None or model.by_entry is not None
-        data = documents if as_is else for_score(model, documents)
+        data = documents if as_is else for_score(model, in_order_of(self.columns, documents))
         data = self.in_words(data) if model.form.documents is not None else data
         return score(self.state.hyper, self.estimates, data, key)
 
@@ -452,16 +460,12 @@ class Fit(NamedTuple):
           documents: anything `vijax.data.read` reads.
           where: what they are called in messages.
         """
-        from vijax.data.known_words import over_words
+        from vijax.data.known_words import over_words, require_described_by
 
         form = self.alg.spec.model.form.documents
         known = self.vocabulary or (None if form is None else form.vocabulary)
         corpus = over_words(documents, known, where, "words" if form is None else form.names[1])
-        own = "" if form is None else form.described_by
-        is_own = not own or not corpus.described_by or corpus.described_by == own
-        got = "documents of a model with another formula or other training rows"
-        remedy = "Describe them by the model of the fit: model.described(corpus, table)."
-        require(is_own, where, "documents described by the model of the fit", got, remedy)
+        require_described_by(corpus, "" if form is None else form.described_by, where)
         return corpus
 
     def _topics(self) -> Any:

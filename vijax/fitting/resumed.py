@@ -63,6 +63,10 @@ def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, mor
     is_same = alone.data is not None and now.is_of(np.asarray(alone.data))
     if alone.data is not None:
         _check_words(alg, now, np.asarray(alone.data))
+        is_known = not np.array_equal(alone.data, UNKNOWN)
+        has_others = is_known and not is_same and spec.model.form.in_units_of_given
+        remedy = "Its numbers are in units of its own formula and table: leave state out."
+        require(not has_others, "state", "one of this model", "one of another formula or table", remedy)
     if not is_same:
         own = _unjudged(own)
     if not (is_same and _is_of_this(alg, loader, alone)) and _remembers(alg, loader, alone):
@@ -75,9 +79,17 @@ def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, mor
 
 
 def _check_words(alg: Algorithm, now: Mark, stored: np.ndarray) -> None:
-    """Raises ValueError where a state was fitted to other words: its topics would be taken for those of new ones."""
-    documents, words, _ = ("documents", "words", "") if (of := alg.spec.model.form.documents) is None else of.names
+    """Raises ValueError where a state was fitted to other words, or by other covariates: its numbers would be taken for
+    those of new ones."""
+    form = alg.spec.model.form.documents
+    documents, words, _ = ("documents", "words", "") if form is None else form.names
     if now.is_of_other_words(stored):
+        if form is not None and form.described_by:
+            raise ValueError(
+                f"state: expected one of this model, got one of another formula, of other training rows or of other "
+                f"{words}. Its coefficients are in units of its own columns: leave state out, or take the model of the "
+                "fit whose state this is."
+            )
         raise ValueError(
             f"state: expected one that was fitted to the {words} of these {documents}, in their order, got one of "
             f"others. Give the {documents} over its {words}: fit.in_words({documents}) of the fit whose state this is, "

@@ -10,7 +10,7 @@ from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf
 from vijax.models.factors.hpf import hpf, new_items, recommend, with_covariates
 from vijax.models.factors.stochastic_block_model import rates_matrix, stochastic_block_model
-from vijax.models.formulas.glmm import Glmm
+from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.models.networks import observed
 from vijax.models.networks.autoencoder import vae

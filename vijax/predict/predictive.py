@@ -23,6 +23,7 @@ from vijax.predict.questions import inferred, inferred_of_documents
 from vijax.xla import keys
 from vijax.xla.compiler import kept, numbers_in, quick_jit, step_jit
 from vijax.xla.memory import total_memory
+from vijax.xla.precision import enable_x64
 
 Groups = Literal["new", "same"]
 Read = Callable[[PyTree, dict[str, Any], Any], Any]
@@ -40,8 +41,29 @@ def whole(data: PyTree, values: dict[str, Any], given: None) -> PyTree:
 def of_globals(spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
     """Values of the globals by name, draws leading; of points the same value each time."""
     points = tuple(name for name in posterior if spec.is_point(name))
+    is_traced = isinstance(key, jax.core.Tracer)  # within a program of the caller's, which has one precision
+    if getattr(getattr(spec.model.free, "derived", None), "in_float64", False) and not is_traced:
+        return _of_globals_in_float64(spec.model, num_draws, points, hyper, posterior, key)
     make = lambda of: quick_jit(lambda *given: _shown(of(), _values(of(), *given)), static_argnums=(0, 1))
     return kept(spec.model, "draws", make)(num_draws, points, hyper, posterior, key)
+
+
+def _of_globals_in_float64(
+    model: Model, num_draws: int, points: tuple[str, ...], hyper: Hyper, posterior: Product, key: PRNGKeyArray
+) -> dict[str, np.ndarray]:
+    """The same draws, whose values are computed in float64 where they are derived so: far from zero, and of columns far
+    from zero, float32 keeps too few digits of them."""
+    draw = kept(model, "coordinates", lambda of: quick_jit(_draws_of, static_argnums=(0, 1)))
+    drawn = draw(num_draws, points, posterior, key)
+    with enable_x64(True):
+        make = lambda of: quick_jit(lambda hyper, drawn: of().free.shown(dict(of().free.values(hyper, drawn))))
+        values = kept(model, "values in float64", make)(*map(_in_float64, (hyper, drawn)))
+        return jax.tree.map(np.asarray, values)
+
+
+def _in_float64(values: PyTree) -> PyTree:
+    wide = lambda x: np.asarray(x, np.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x
+    return jax.tree.map(wide, values)
 
 
 def coordinates(q: Family, key: PRNGKeyArray, num_draws: int) -> Any:
@@ -153,11 +175,16 @@ def _values(
     model: Any, num_draws: int, points: tuple[str, ...], hyper: Hyper, laws: Mapping[str, Any], key: PRNGKeyArray
 ) -> dict[str, Any]:
     """Draws of the globals, as the model's user calls them, and what is not shown."""
+    drawn = _draws_of(num_draws, points, laws, key)
+    return drawn if model.free is None else dict(model.free.values(hyper, drawn))
+
+
+def _draws_of(num_draws: int, points: tuple[str, ...], laws: Mapping[str, Any], key: PRNGKeyArray) -> dict[str, Any]:
+    """Draws of the globals by name; of points the same each time."""
     each = dict(zip(laws, jax.random.split(key, max(len(laws), 1)), strict=False))
     repeated = lambda x: jnp.broadcast_to(x, (num_draws, *jnp.shape(x)))
     one = lambda name, q: jax.tree.map(repeated, q.mode()) if name in points else q.sample(each[name], (num_draws,))
-    found = {name: one(name, law) for name, law in laws.items()}
-    return found if model.free is None else dict(model.free.values(hyper, found))
+    return {name: one(name, law) for name, law in laws.items()}
 
 
 def _shown(model: Any, values: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from vijax.contract.general import general
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.families import Product
 from vijax.inference.spec import Spec
-from vijax.xla import keys
 from vijax.xla.compiler import kept, numbers_in, quick_jit, step_jit
 from vijax.xla.random_bits import in_one_piece
 
@@ -75,8 +74,9 @@ def inferred_of_documents(
     from vijax.data import document_batches, in_order
 
     parts, rows, size = [], [], len(corpus.indices)
-    for i, (batch, order) in enumerate(document_batches(corpus, batch_size)):
-        found = inferred(read, spec, hyper, posterior, batch, keys.fold_in(key, i), max(size, numbers_in(batch)))
+    for batch, order in document_batches(corpus, batch_size):
+        # One key for all batches, so that no answer depends on the batch in which its document comes.
+        found = inferred(read, spec, hyper, posterior, batch, key, max(size, numbers_in(batch)))
         parts += jax.tree.map(np.asarray, found)
         rows.append(order)
         if progress is not None:

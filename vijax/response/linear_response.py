@@ -260,6 +260,8 @@ def _check_frame(frame: Frame | None) -> None:
     directed = frame is not None and frame.stretch is not None and bool(np.any(np.asarray(frame.stretch) != 1))
     remedy = "Fit with vijax.dadvi(model, data, key=key); or draw from this one, which has covariances: fit.sample."
     require(not directed, "fit", "one of independent normals", "one with directions of dependence", remedy)
+    is_placed = frame is not None and frame.reference is not None and not frame.reference.is_of_free
+    require(not is_placed, "fit", "one of free coordinates", "one of coordinates of a hierarchy", remedy)
 
 
 def _free(q: Normal, frame: Frame | None) -> Float[np.ndarray, " 2D"]:

@@ -79,12 +79,12 @@ class FactorAnalysis(Transformer):
                 X.shape[1], size, self.noise, intercept=False, loading_precision=self.loading_precision, rate=1e-3
             )
             alg = em(model) if self.inference == "em" else cavi(model)
-            found = fit_rows(alg, self._scaled(X), key_of(self.random_state), self.max_iter, self.tol)
-            estimates = found.fit.estimates
+            fitted = fit_rows(alg, self._scaled(X), key_of(self.random_state), self.max_iter, self.tol)
+            estimates = fitted.fit.estimates
             self.components_ = np.array(estimates["loadings"].mean()).T * self._scale
             self.noise_variance_ = np.broadcast_to(self._scale**2 / np.array(estimates["noise"].mean()), X.shape[1:])
-        self.loglike_ = list(found.bounds / len(X) - np.log(np.broadcast_to(self._scale, X.shape[1:])).sum())
-        self._keep(found.fit, found.converged, found.n_iter)
+        self.loglike_ = list(fitted.bounds / len(X) - np.log(np.broadcast_to(self._scale, X.shape[1:])).sum())
+        self._keep(fitted.fit, fitted.converged, fitted.n_iter)
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
@@ -194,8 +194,8 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
         with enable_x64(True):
             hyper = {"c": np.asarray(1.0 / X.mean())}
             alg = cavi(self._model(X.shape[1]))
-            found = fit_rows(alg, X, key_of(self.random_state), self.max_iter, self.tol, hyper=hyper)
-            self._keep(found.fit, found.converged, found.n_iter)
+            fitted = fit_rows(alg, X, key_of(self.random_state), self.max_iter, self.tol, hyper=hyper)
+            self._keep(fitted.fit, fitted.converged, fitted.n_iter)
             self._describe()
         self.n_samples_seen_ = len(X)  # `partial_fit` goes on from here
         return self

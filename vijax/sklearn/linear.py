@@ -14,6 +14,7 @@ from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import estimator
 from vijax.sklearn.parts.predictor_estimators import PredictorClassifier, PredictorRegressor, PredictorSettings
 from vijax.sklearn.parts.predictor_fits import Observation, linear_model
+from vijax.spreads import spread_or_one
 
 OF_INTERCEPT = 10.0
 """The prior standard deviation of the intercept, in units of that of the coefficients."""
@@ -47,7 +48,7 @@ class _Linear(PredictorSettings):
     def _prepare(self, X: np.ndarray, weights: np.ndarray) -> None:
         mean, spread = mean_and_spread(X, weights)
         self._mean = mean if self.fit_intercept else np.zeros(X.shape[1])
-        self._spread = np.where(spread > 0, spread, 1.0)
+        self._spread = spread_or_one(spread, mean)
 
     def _features(self, X: np.ndarray) -> np.ndarray:
         scaled = (X - self._mean) / self._spread
@@ -132,6 +133,6 @@ class BayesianLogisticRegression(_Linear, PredictorClassifier):
         return linear_model(num_sites, dim, "bernoulli")
 
     def _describe(self) -> None:
-        found = [self._coefficients(fit) for fit in self.fit_]
-        self.coef_, self.coef_std_ = (np.stack([one[i] for one in found]) for i in range(2))
-        self.intercept_ = np.array([one[2] for one in found])
+        coefficients = [self._coefficients(fit) for fit in self.fit_]
+        self.coef_, self.coef_std_ = (np.stack([one[i] for one in coefficients]) for i in range(2))
+        self.intercept_ = np.array([one[2] for one in coefficients])

@@ -19,9 +19,11 @@ from vijax.arguments import Size
 from vijax.automatic.auto import auto
 from vijax.checks import require
 from vijax.extras import require_extra
-from vijax.models.formulas.glmm import Family, Glmm, OfClasses, OfNumbers, Prediction, glmm
+from vijax.models.formulas.glmm import Family, OfClasses, OfNumbers, glmm
+from vijax.models.formulas.glmm_model import Glmm, Prediction
 from vijax.predict.summary import Summary
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
+from vijax.sklearn.parts.inputs import require_plain
 from vijax.sklearn.parts.rows import weighed
 from vijax.sklearn.parts.tables import response_of, table_of, whole_formula
 from vijax.xla import keys
@@ -47,6 +49,7 @@ class _Mixed(VijaxEstimator):
         self._check_settings()
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        require_plain("y", y, may_be_dates=isinstance(self, ClassifierMixin))
         frame, y = table_of(self, X, True, response_of(self.formula)), column_or_1d(y, warn=True)
         check_consistent_length(frame, y)
         return frame, y
@@ -77,7 +80,9 @@ class _Mixed(VijaxEstimator):
                 said = f"{new}: their effects are drawn from the law of groups."
                 warnings.warn(f"{type(self).__name__}: {said}", UserWarning, stacklevel=4)
             eta = self.model_.predictors(draws, table, key_new)
-            return self.model_.law.mean(self.model_.density_form.others(draws.named), eta).mean(0)
+            expected = self.model_.law.mean(self.model_.density_form.others(draws.named), eta)
+        # Draws of a row side by side: its mean then does not depend on how many rows there are.
+        return np.ascontiguousarray(np.moveaxis(expected, 0, -1)).mean(-1)
 
 
 @estimator
@@ -137,8 +142,8 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of intervals that hold y with a probability of `level`, at rows X, (rows, columns)."""
-        found = self._prediction(X, level)
-        return np.asarray(found.lowest), np.asarray(found.highest)
+        prediction = self._prediction(X, level)
+        return np.asarray(prediction.lowest), np.asarray(prediction.highest)
 
     def _prediction(self, X: Any, level: float) -> Prediction:
         check_is_fitted(self)
@@ -150,10 +155,11 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
     def log_predictive(self, X: Any, y: Any) -> Float[np.ndarray, " rows"]:
         """Log predictive density of each observation."""
         check_is_fitted(self)
+        require_plain("y", y)
         table = table_of(self, X, False).assign(**{self._response: _numbers(column_or_1d(y, warn=True))})
         with enable_x64(True):
-            found = self.model_.log_lik(self.fit_, self._key, self.num_draws, table=table)
-        return logsumexp(found, axis=0) - np.log(len(found))
+            log_probs = self.model_.log_lik(self.fit_, self._key, self.num_draws, table=table)
+        return logsumexp(log_probs, axis=0) - np.log(len(log_probs))
 
 
 @estimator
@@ -207,8 +213,8 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
         """The probability of each class, all unknowns integrated over their posterior."""
-        found = self._expected(X)
-        return np.stack([1 - found, found], 1) if found.ndim == 1 else found
+        expected = self._expected(X)
+        return np.stack([1 - expected, expected], 1) if expected.ndim == 1 else expected
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
@@ -225,11 +231,11 @@ def _places(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 def _numbers(y: np.ndarray) -> Float[np.ndarray, " rows"]:
     """A response as finite numbers."""
     try:
-        found = y.astype(np.float64)
+        numbers = y.astype(np.float64)
     except (TypeError, ValueError):
         require(False, "y", "numbers", repr(y[0]), "MixedModelClassifier takes classes.")
-    require(np.isfinite(found).all(), "y", "finite numbers", "NaN or infinity")
-    return found
+    require(np.isfinite(numbers).all(), "y", "finite numbers", "NaN or infinity")
+    return numbers
 
 
 def _in_order(table: Summary, names: Sequence[str]) -> Summary:

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import scipy.sparse
 from jaxtyping import Array, Float, Int, PRNGKeyArray
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from vijax.algorithms import cavi, svi
 from vijax.arguments import Positive, Size
@@ -22,6 +22,7 @@ from vijax.inference.learning import learn
 from vijax.models.factors.hpf import hpf
 from vijax.sklearn.parts.bags import BagLoader, InBatches, seed_of
 from vijax.sklearn.parts.base import estimator, key_of, precision_of
+from vijax.sklearn.parts.inputs import checked_array
 
 RATE = 0.05
 """Rate of Adam for the weights of covariates."""
@@ -140,7 +141,7 @@ class PoissonFactorization(InBatches):
 
 def _known(covariates: Any, X: Any) -> Float[np.ndarray, "users D"]:
     """Covariates of the users of X, in its precision."""
-    known = check_array(covariates, dtype=X.dtype, input_name="covariates")
+    known = checked_array("covariates", covariates, X.dtype)
     require(len(known) == X.shape[0], "covariates", f"a row for each of the {X.shape[0]} users", known.shape)
     return known
 

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from scipy import special
 
 from vijax.checks import require, require_integers
+from vijax.contract.model import Model
 from vijax.evaluate.predictive_check import predictive_check
 from vijax.fitting import fit as fitting
 from vijax.fitting.result import Fit
@@ -250,10 +251,17 @@ def _affordable(data: Any, most: int, fewest: int, work: int, instead: str) -> i
     return count
 
 
+def _require_rows(model: Model) -> None:
+    """Raises ValueError at a model of documents: their density is a sum over the topics of all words."""
+    remedy = "Compare held-out scores, fit.score(documents, key=key)."
+    require(model.form.documents is None, "fit", "a model of rows", "one of documents, without a density", remedy)
+
+
 # --- importance weights -----------------------------------------------------------------------------------------------
 def _weights(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
     model, points = fit.alg.spec.model, [name for name in fit.posterior if fit.alg.spec.is_point(name)]
     require(not points, "fit", "distributions of all globals", f"points of {points}")
+    _require_rows(model)
     if model.log_density is None and model.free is not None:
         said = fit.judged(data, key=key)
         return Check(f"{in_words(said.khat)} (The free variables, given q of the others.)")
@@ -291,10 +299,12 @@ def _bind(of: weakref.ref[Any]) -> Callable[..., Any]:
             return values, *jax.lax.map(both, values, batch_size=64)
         z, density = q[Z].sample(key, (count,)), walk_of(model, groups, (), key, hyper).density
         log_q = q[Z].log_prob(z)
+        log_q = log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)
+        log_q = log_q - jax.vmap(lambda z: model.log_density.log_volume(hyper, z))(z)
         x = jax.vmap(lambda z: model.log_density.point(hyper, z))(z)
         log_p = jax.lax.map(density, x, batch_size=64)
         values = model.free.shown(model.free.values(hyper, {Z: z}))
-        return values, log_p, log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)
+        return values, log_p, log_q
 
     return drawn
 
@@ -312,6 +322,7 @@ def _moments(x: np.ndarray, w: np.ndarray) -> tuple[tuple[float, float], tuple[f
 
 # --- chains, linear response ------------------------------------------------------------------------------------------
 def _chains(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
+    _require_rows(fit.alg.spec.model)
     instead = "vijax.reference.short_chains(fit, data, key=key) takes longer."
     count = _affordable(data, CHAINS, FEWEST_CHAINS, WORK_OF_CHAINS, instead)
     moved = short_chains(fit, data, key=key, num_chains=count)

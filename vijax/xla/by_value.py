@@ -225,7 +225,8 @@ def _key(x: Any, outer: tuple[int, ...] | None = None, argument: Any = None) -> 
         if isinstance(x, jax.core.Tracer) or x.size > LARGE:
             raise NotComparableError
         array = np.asarray(x)
-        return type(x), array.dtype.str, array.shape, array.tobytes()
+        mask = np.ma.getmaskarray(x).tobytes() if isinstance(x, np.ma.MaskedArray) else b""
+        return type(x), array.dtype.str, array.shape, array.tobytes(), mask
     try:
         hash(x)
     except TypeError:  # a family, say: a tree of arrays

@@ -28,7 +28,8 @@ from vijax.data.schema.typed_columns import TypedTable, table_of_file, typed_tab
 from vijax.data.tables.table_files import read_columns
 from vijax.files import write_text
 from vijax.models.formulas import coefficients, formula, modelled
-from vijax.models.formulas.glmm import Glmm, glmm
+from vijax.models.formulas.glmm import glmm
+from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS
 
 Settings = model_section(

@@ -195,6 +195,7 @@ FACTORIAL = sequence_model(
     factorial_score,
     transform=factorial_transform,
     predicts="state_of_chain",
+    unseen=True,
     manner=lambda settings: "each",
     drawing=SEQUENCES,
 )

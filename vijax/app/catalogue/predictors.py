@@ -23,8 +23,8 @@ from vijax.data.tables.table import TargetKind
 from vijax.extras import require_extra
 from vijax.inference import likelihood
 from vijax.inference.likelihood import Likelihood
+from vijax.models.regressions.measure import NOISE
 from vijax.models.regressions.predictor_draws import response
-from vijax.models.regressions.predictors import stats_of
 
 PREDICTED = 4096
 """Rows that are predicted at a time: an interval averages over many values of each predictor."""
@@ -70,8 +70,8 @@ def score(seen: Seen) -> RowScore:
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     """The prediction of each row, and an interval; see `predictions`."""
-    found, hyper = settled(seen)
-    law, classes = seen.model.likelihood(hyper, stats_of({})), seen.data.train.classes
+    found, _ = settled(seen)
+    law, classes = seen.model.law(found), seen.data.train.classes
 
     def read(x: np.ndarray) -> Found:
         mean, variance = seen.model.predict(found, x)
@@ -94,9 +94,16 @@ def predictions(law: Likelihood, mean: Any, variance: Any, classes: tuple[str, s
 
 
 def hyper_table(seen: Seen) -> Table:
-    """Hyperparameters as they stand."""
-    _, hyper = settled(seen)
-    return Table("Hyperparameters", ["", "value"], [[name, numbers(value)] for name, value in hyper.items()])
+    """Hyperparameters as they stand, and the noise where it was learnt."""
+    found, hyper = settled(seen)
+    rows = [[name, numbers(value)] for name, value in hyper.items()]
+    if seen.model.measure is None:
+        return Table("Hyperparameters", ["", "value"], rows)
+    name = "noise (standard deviation)" if seen.settings.likelihood.name == "gaussian" else "noise (scale)"
+    rows.append([name, numbers(1.0 / np.sqrt(np.asarray(found[NOISE].mean(), float)))])
+    target, unit = seen.data.train.target, seen.model.measure.unit
+    note = f"The noise is in units of {target}; scales are in units of its standard deviation, {unit:.4g}."
+    return Table("Hyperparameters", ["", "value"], rows, note)
 
 
 def numbers(values: Any) -> str:
@@ -162,7 +169,7 @@ def _hyper_table(seen: Seen) -> Table:
         lengths = units.spread(np.asarray(hyper["length"], float))
         rows = [[name, numbers(lengths) if name == "length" else said] for name, said in shown.rows]
         return shown._replace(rows=rows)
-    return shown._replace(note=units.note())
+    return shown._replace(note=" ".join(filter(None, [shown.note, units.note()])))
 
 
 def _curve(seen: Seen) -> Lines:
@@ -234,7 +241,7 @@ def describe_linear(seen: Seen) -> list[Block]:
     names = list(seen.data.names) + ["intercept"] * seen.settings.intercept
     rows = units_of(seen.data.train).coefficients(seen.settings.intercept)
     mean, variance = seen.model.predict(found, jnp.asarray(rows, jnp.result_type(float)))
-    law, train = seen.model.likelihood(seen.fit.state.hyper, stats_of({})).name, seen.data.train
+    law, train = seen.model.law(found).name, seen.data.train
     name = (train.classes or ("", train.target))[1]
     scales = units_of(train).spread(np.std(train.x, axis=0))
     of = views.modelled(law, train.target, train.classes)

@@ -114,7 +114,9 @@ MAKERS: dict[type, Callable[[Any, Any, tuple[str, ...]], Algorithm]] = {
 
 
 def training(config: Config, data: Data, model: Any) -> Any:
-    """The training data as the model reads them, for `vijax.fit`."""
+    """The training data as the model reads them, for `vijax.fit`; of a model that was made for them its own."""
+    if model.form.given is not None:
+        return model.form.given
     if isinstance(data.train, Sampled):
         return data.train.read_as(config.listing.arrange, config.model)
     if isinstance(data.train, SampledDocuments):

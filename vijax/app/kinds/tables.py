@@ -124,7 +124,7 @@ def _load_noted(config: Any) -> Data:
     """The table in two parts, with notes on the scales of columns and on columns that are constant."""
     data = load_table(config)
     x, names = data.train.x, data.train.columns
-    deviations = np.array([np.std(column[np.isfinite(column)]) if np.isfinite(column).any() else 0.0 for column in x.T])
+    deviations = np.array([_deviation(column[np.isfinite(column)]) for column in x.T])
     notes = [*_notes_of_rows(config, data), *_notes_of_constants(data, deviations), *_notes_of_classes(data)]
     numbered = bool(np.all(np.isnan(x) | ((x >= 0) & ((x == np.floor(x)) | (x <= 1)))))  # counts, shares
     if config.data.standardise:
@@ -155,6 +155,12 @@ def _notes_of_classes(data: Data) -> list[str]:
     if classes is None:
         return []
     return [f"What is modelled of {data.train.target!r} is {classes[1]!r}, against {classes[0]!r}."]
+
+
+def _deviation(values: np.ndarray) -> float:
+    """The deviation of a column; 0 where it is constant, or has no number."""
+    is_constant = len(values) == 0 or np.ptp(values) == 0
+    return 0.0 if is_constant else float(np.std(values))
 
 
 def _notes_of_constants(data: Data, deviations: np.ndarray) -> list[str]:

@@ -9,7 +9,8 @@ import jax
 import numpy as np
 
 from vijax.app.kinds.assemble import batch_size
-from vijax.app.kinds.density_algorithm import is_at_once, read_by
+from vijax.app.kinds.assemble import training as training_data
+from vijax.app.kinds.density_algorithm import is_at_once
 from vijax.app.page import blocks
 from vijax.app.page.pages import write_pages
 from vijax.app.progress import announced
@@ -39,7 +40,7 @@ def check_run(folder: Path, seed: int, training: str | None, say: Say) -> Verdic
                 f"{folder}: its {config.listing.unit}s are more than data.sample, and a check reads all of them at once"
             )
         seen = restore(folder, config, data)
-        rows = read_by(seen.model, config.listing.arrange(data.train, config.model))
+        rows = training_data(config, data, seen.model)
         with announced(say, "Checking ... (it takes about a minute)"):
             fit = seen.fit._replace(trace=_trace(folder, config, batch_size(config, data)))
             verdict = _of_run(check(fit, rows, key=jax.random.key(seed)), config, ended)

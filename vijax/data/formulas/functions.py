@@ -59,6 +59,8 @@ SPELLINGS = {
 }
 """The functions by all names that they have: np.log is log."""
 MOST_ARGUMENTS = {"power": 2}
+ALIKE = 1e-5
+"""Difference, as a share, that rounding may make in a function of the user's own: it may compute in float32."""
 EXACT = 1e-13
 """A standard deviation of a smaller share of the values is rounding: the column is constant."""
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -307,11 +309,37 @@ def _of_user(node: Call, reading: Reading) -> Values:
     arguments = [evaluate(argument, reading) for argument in node.arguments]
     if node.named:
         raise reading.refuse(node, "arguments without names, for a function of your own", repr(str(node)))
-    value = np.asarray(reading.functions[node.function](*arguments), float)
-    if value.shape != (len(reading.table),):
-        expected = f"an array of the {len(reading.table)} rows from {node.function}"
-        raise reading.refuse(node, expected, f"shape {value.shape}")
+    value = _called(node, arguments, reading)
+    if reading.learning and len(value) > 1:
+        _check_row_by_row(node, arguments, value, reading)
     return _finite(node, value, reading)
+
+
+def _called(node: Call, arguments: list[np.ndarray], reading: Reading) -> Values:
+    """What a function of the user's own returns, as float64. It gets copies: it may write into them."""
+    rows = len(arguments[0]) if arguments else len(reading.table)
+    value = reading.functions[node.function](*(argument.copy() for argument in arguments))
+    expected = f"an array of the {rows} rows from {node.function}"
+    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+        raise reading.refuse(node, expected, "one with masked cells")
+    array = np.asarray(value)
+    if array.shape != (rows,):
+        raise reading.refuse(node, expected, f"shape {array.shape}")
+    if array.dtype.kind not in "biuf":
+        raise reading.refuse(node, f"numbers from {node.function}", f"an array of {array.dtype}")
+    return array.astype(float)
+
+
+def _check_row_by_row(node: Call, arguments: list[np.ndarray], value: Values, reading: Reading) -> None:
+    """Refuses a function whose value in a row depends on the other rows: later rows would be moved by their own."""
+    half = slice(None, None, 2)
+    of_some = _called(node, [argument[half][::-1] for argument in arguments], reading)[::-1]
+    whole = np.where(np.isfinite(value), value, 0.0)[half]
+    size = np.abs(whole).max(initial=0.0)
+    if not np.allclose(np.where(np.isfinite(of_some), of_some, 0.0), whole, rtol=ALIKE, atol=ALIKE * size):
+        expected = f"the same value in a row from {node.function}, whatever other rows there are"
+        remedy = "Means of training are kept by I(x - mean(x)), scale(x), center(x), poly(x, 2) and bs(x, df=4)."
+        raise reading.refuse(node, expected, "another one without them", remedy)
 
 
 def _only(node: Call, reading: Reading) -> Node:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from vijax.data.formulas.functions import COLUMN_MAKERS, RESPONSES, SPELLINGS, listed_functions
+from vijax.data.formulas.functions import COLUMN_MAKERS, COMPARISONS, RESPONSES, SPELLINGS, listed_functions
 from vijax.data.formulas.syntax import (
     Bar,
     Call,
@@ -38,6 +38,14 @@ MOST_DEEP = 40
 """Parentheses within parentheses, at most."""
 MOST_CHAINED = 200
 """Operators in a row, at most, where their parts stand within each other."""
+OPENING, CLOSING = "([{", ")]}"
+LOGIC = {
+    "and": "Write a product: (x > 1) * (x < 3).",
+    "or": "Write 1 - (x <= 1) * (x >= 3) for either of two.",
+    "if": "Write a product: (x > 1) * x.",
+    "in": "Write (h == 'a') + (h == 'b').",
+}
+"""What is written in the place of words of logic."""
 BAR = "Write bars in parentheses: y ~ x + (x | g), or (x || g) where they are independent."
 
 
@@ -251,17 +259,21 @@ class _Reader:
 
     def is_bar_inside(self, place: int | None = None) -> bool:
         """True where the parentheses that begin before a place hold a bar of their own."""
+        return self.is_inside(("|", "||"), self.place if place is None else place)
+
+    def is_inside(self, operators: tuple[str, ...], place: int) -> bool:
+        """True where the brackets that begin before a place hold one of these operators, outside of others within."""
         depth = 0
-        for token in self.tokens[self.place if place is None else place :]:
+        for token in self.tokens[place:]:
             if token.kind != "operator":
                 continue
-            if token.text in "([{":
+            if token.text in OPENING:
                 depth += 1
-            elif token.text in ")]}":
+            elif token.text in CLOSING:
                 depth -= 1
                 if depth < 0:
                     return False
-            elif token.text in ("|", "||") and depth == 0:
+            elif token.text in operators and depth == 0:
                 return True
         return False
 
@@ -345,7 +357,7 @@ class _Reader:
         named: list[tuple[str, Node]] = []
         while not self.at(")"):
             if arguments or named:
-                self.take(",", "between arguments")
+                self.comma_between_arguments()
             if self.is_named():
                 key = self.next().text
                 self.next()
@@ -359,6 +371,16 @@ class _Reader:
         if twice:
             raise self.refuse(span, "each argument once", repr(self.text[span[0] : span[1]]))
         return Call(SPELLINGS.get(function, function), tuple(arguments), tuple(named), span, function)
+
+    def comma_between_arguments(self) -> None:
+        """Moves past a comma; what stands there instead is refused, with the spelling of it that is read."""
+        if not self.at(","):
+            by_word = self.token.kind == "name" and not self.token.quoted and self.token.text in LOGIC
+            remedy = LOGIC[self.token.text] if by_word else LISTED
+            if self.at(*COMPARISONS):
+                remedy = "One comparison stands alone: write (x > 1) * (x < 3), and the column first: h == 'a'."
+            raise self.refuse_token("',' between arguments", remedy)
+        self.next()
 
     def function(self, token: Token) -> str:
         """The function that a name says, as it is spelt; an error that lists all of them for another."""
@@ -385,27 +407,12 @@ class _Reader:
         token = self.token
         if token.kind == "text":
             return Text(self.next().text, self.span(token))
-        if self.at("[") or (self.at("(") and self.is_list()):
+        is_list = self.at("(") and self.is_inside((",",), self.place + 1)
+        if self.at("[") or is_list:
             return self.several("]" if self.at("[") else ")")
         if token.kind == "end":
             raise self.refuse_token("an argument, and ')' after the last one")
         return self.deeper(self.comparison)
-
-    def is_list(self) -> bool:
-        """True where the parentheses here hold commas of their own."""
-        depth = 0
-        for token in self.tokens[self.place + 1 :]:
-            if token.kind != "operator":
-                continue
-            if token.text in "([{":
-                depth += 1
-            elif token.text in ")]}":
-                depth -= 1
-                if depth < 0:
-                    return False
-            elif token.text == "," and depth == 0:
-                return True
-        return False
 
     def several(self, closing: str) -> Node:
         """A list of numbers or texts."""
@@ -423,7 +430,7 @@ class _Reader:
     def comparison(self) -> Node:
         """Arithmetic, perhaps compared with other."""
         left = self.arithmetic()
-        if not self.at("<", ">", "<=", ">=", "==", "!="):
+        if not self.at(*COMPARISONS):
             return left
         operator = self.next().text
         token = self.token

@@ -32,6 +32,8 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     >>> columns_of({"g": ["007", "7"]}, exact=["g"])["g"].tolist()
     ['007', '7']
     """
+    if isinstance(source, np.ndarray) and source.dtype.names:  # a structured array has its columns by name
+        source = {name: source[name] for name in source.dtype.names}
     if not in_a_library(source) and not isinstance(source, Mapping):
         source = _columns_of_matrix(source, names)
     elif in_a_library(source) and getattr(source, "columns", None) is None:

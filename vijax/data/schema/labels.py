@@ -12,10 +12,13 @@ import decimal
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Rational
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Int
+
+from vijax.data.schema.durations import duration_name, is_duration, seconds_in
 
 LabelKind = Literal["text", "number", "truth", "time"]
 """What the values are: that of a column is the widest that all its values have."""
@@ -104,7 +107,7 @@ class Levels:
         places = []
         for name, kind in zip(labels.names, labels.kinds, strict=True):
             own = _as_kind(name, kind, self.kind)
-            number = own if kind == "text" and self.kind == "number" else name
+            number = own if kind != "number" and self.kind == "number" else name
             exact = (name, own, *(equals.get(key, "") for key in _keys_of(number, kind, self.kind)))
             place = next((place_of[each] for each in exact if each in place_of), MISSING)
             if place < 0 and self.kind == "number" and number:
@@ -227,12 +230,14 @@ def labels_of_distinct(
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Names by number where all of them are numbers, else by letter.
+    """Names by number where all of them are numbers, by length where all are durations, else by letter.
 
-    >>> in_order(["10", "9", "1"]), in_order(["10", "9", "a"])
-    (('1', '9', '10'), ('10', '9', 'a'))
+    >>> in_order(["10", "9", "1"]), in_order(["10", "9", "a"]), in_order(["10 days", "9 days"])
+    (('1', '9', '10'), ('10', '9', 'a'), ('9 days', '10 days'))
     """
     names = list(names)
+    if all(map(is_duration, names)):
+        return tuple(sorted(names, key=seconds_in))
     try:
         return tuple(sorted(names, key=lambda name: (decimal.Decimal(name), name)))
     except (decimal.InvalidOperation, TypeError):
@@ -266,11 +271,14 @@ def name_of_value(value: Any) -> tuple[LabelKind, str]:
     if isinstance(value, bool | np.bool_):
         return "truth", str(bool(value))
     if isinstance(value, np.timedelta64 | datetime.timedelta):
-        return "text", str(value)
+        return "text", duration_name(value)
     if isinstance(value, int | np.integer):
         return "number", _whole_name(int(value))
     if isinstance(value, float | np.floating | decimal.Decimal):
         return "number", _number_name(value)
+    if isinstance(value, Rational):
+        is_whole = value.denominator == 1
+        return "number", _whole_name(int(value.numerator)) if is_whole else _number_name(float(value))
     if isinstance(value, datetime.date | np.datetime64):
         return "time", _time_name(value)
     return "text", unicodedata.normalize("NFC", str(value))

@@ -12,7 +12,9 @@ import decimal
 import difflib
 import functools
 import re
+import unicodedata
 from collections.abc import Callable, Container, Mapping, Sequence
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -125,7 +127,7 @@ class TypedColumn:
         for place, value in enumerate(distinct):
             try:
                 numbers[place] = np.nan if self._is_missing(value) else self._number(value)
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, OverflowError) as error:
                 raise NoNumber(int(np.argmax(codes == place)), value) from error
         return numbers[codes]
 
@@ -183,7 +185,7 @@ class NoNumber(ValueError):
 def _kind_of_cell(cell: Any) -> str:
     if isinstance(cell, bool | np.bool_):
         return "truth"
-    if isinstance(cell, int | float | np.integer | np.floating | decimal.Decimal):
+    if isinstance(cell, Real | decimal.Decimal):
         return "number"
     if isinstance(cell, datetime.date | np.datetime64):
         return "time"
@@ -233,6 +235,8 @@ class TypedTable:
             known = list(self.columns)
             near = difflib.get_close_matches(name, known, 1)
             remedy = f"Did you mean {near[0]!r}?" if near else ""
+            if near and unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", near[0]):
+                remedy = f"The table has {near[0]!a}, which reads alike and is composed of other letters: rename it."
             require(False, argument, f"a column {name!r} in the table", f"columns {known}", remedy)
         return self.columns[name]
 
@@ -272,7 +276,8 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     """Any table as typed columns.
 
     Args:
-      table: columns by name (a dict, a table of pandas, polars or pyarrow), the columns of a file, or its path.
+      table: columns by name (a dict, a structured array, a table of pandas, polars or pyarrow), the columns of a
+        file, or its path.
       labels: columns of a file that name levels: they stay the exact text of the file.
       numbers: columns of a file that may be read as numbers too.
 
@@ -288,8 +293,12 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
         return table_of_file(functools.partial(read_columns, table), labels, numbers)
     if isinstance(table, FileColumns):
         return _of_file(table)
+    if isinstance(table, np.ndarray) and table.dtype.names:
+        table = {name: table[name] for name in table.dtype.names}
     if isinstance(table, Mapping):
         return _of_columns([_column_in_memory(str(name), values) for name, values in table.items()])
+    is_lazy = type(table).__name__ == "LazyFrame"
+    require(not is_lazy, "table", "a table in memory", "a LazyFrame", "Pass table.collect().")
     columns = getattr(table, "columns", None)
     expected = "columns by name (a dict, a table of pandas, polars or pyarrow), or a path"
     require(columns is not None, "table", expected, type(table).__name__)
@@ -349,7 +358,8 @@ def _column_in_memory(name: str, values: Any) -> TypedColumn:
     declared = declared_categories(values)
     array = array_of_cells(values, name)
     require(array.ndim == 1, "table", "columns that are vectors", f"{name!r} of shape {array.shape}")
-    require(array.dtype.kind != "c", "table", "real numbers, text, dates or categories", f"{name!r} of {array.dtype}")
+    is_plain = array.dtype.kind not in "cV"
+    require(is_plain, "table", "real numbers, text, dates or categories", f"{name!r} of {array.dtype}")
     if array.dtype.kind in "US":
         array = array.astype(str).astype(object)
     elif array.dtype.kind not in "biufMmO":

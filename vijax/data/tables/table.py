@@ -30,6 +30,7 @@ from vijax.data.tables.columns import (
 from vijax.data.tables.order import MissingTimes, find_order, in_order
 from vijax.data.tables.rows_in_time import Order, RowsInTime, Timed
 from vijax.data.tables.time_steps import say_order
+from vijax.spreads import spread_or_one
 
 TargetKind = Literal["real", "count", "binary"]
 OF_NUMBERS = 'a target of numbers is for ard_regression, or for glm or gp with model.likelihood.name = "gaussian"'
@@ -146,7 +147,7 @@ def _scaling(x: np.ndarray, manner: Manner = "each") -> Scaling:
     if manner == "together":
         variance = np.full(len(mean), variance.mean() if len(mean) else 1.0)
     deviation = np.sqrt(variance)
-    return Scaling(mean, np.where(deviation > 0, deviation, 1.0))
+    return Scaling(mean, spread_or_one(deviation, mean))
 
 
 @contextlib.contextmanager

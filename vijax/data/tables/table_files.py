@@ -139,12 +139,10 @@ def _reader(path: Path) -> Callable[[Path, Dialect, Container[str], Notes], Colu
     kind = kind_of(path)
     if kind != "a file":
         raise fail(path, "a file", kind, f"check the path; tables are {KNOWN}")
-    readers: dict[str, Any] = {".parquet": _parquet, ".npy": _arrays, ".npz": _arrays}
-    readers |= dict.fromkeys((".csv", ".tsv", ".txt"), _csv) | dict.fromkeys(SHEETS, _sheet)
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    if ending not in readers:
+    if ending not in READERS:
         raise fail(path, KNOWN, f"the ending {ending!r}", "convert the file, or rename it")
-    return readers[ending]
+    return READERS[ending]
 
 
 def _bundled(source: str, name: str) -> Columns:
@@ -428,14 +426,23 @@ def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -
         if twice := found.keys() & columns.keys():
             got = f"{listed(sorted(twice))} twice, from an array of that name and from a matrix"
             raise fail(path, "columns of distinct names", got, "save one of the arrays under another name")
-        found |= {name: _as_column(values) for name, values in columns.items()}
+        found |= {name: _as_column(values, name in exact) for name, values in columns.items()}
     return found
 
 
-def _as_column(values: np.ndarray) -> np.ndarray:
-    """Whole numbers stay whole, so that no two of them merge."""
-    if values.dtype.kind in "US":
-        return column_of(
-            [value.decode().strip() if isinstance(value, bytes) else str(value).strip() for value in values.tolist()]
-        )
+def _as_column(values: np.ndarray, exact: bool) -> np.ndarray:
+    """Whole numbers stay whole, so that no two of them merge; names stay as they are written."""
+    if values.dtype.kind in "US" or (exact and values.dtype.kind == "b"):
+        cells = [(value.decode() if isinstance(value, bytes) else str(value)).strip() for value in values.tolist()]
+        return np.array(cells, object) if exact else column_of(cells)
     return values if values.dtype.kind in "iu" else values.astype(float)
+
+
+READERS: dict[str, Callable[[Path, Dialect, Container[str], Notes], Columns]] = {
+    **dict.fromkeys((".csv", ".tsv", ".txt"), _csv),
+    **dict.fromkeys(SHEETS, _sheet),
+    ".parquet": _parquet,
+    ".npy": _arrays,
+    ".npz": _arrays,
+}
+"""The readers of files by their endings."""

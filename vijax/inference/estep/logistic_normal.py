@@ -39,6 +39,7 @@ from vijax.inference.expectation import VectorExpectation, vector_monte_carlo
 from vijax.inference.expectation.vector import VectorMonteCarlo
 from vijax.inference.likelihood import softmax_mixture
 from vijax.xla import gather
+from vijax.xla.content_keys import fold_in_each
 
 
 class LogisticNormal(NamedTuple):
@@ -72,7 +73,8 @@ class LogisticNormalEStep(EStep, abc.ABC):
         Args:
           problem: see `LogisticNormal`.
           start: the first q(z); a mean and a site of zero stand for no earlier q(z).
-          key: for expectations by Monte Carlo; the draws stay the same from iteration to iteration.
+          key: for expectations by Monte Carlo; the draws stay the same from iteration to iteration. One key,
+            whose draws documents have by their places, or a key for each document.
         """
 
     def of_kernel(self) -> Settings | None:
@@ -155,7 +157,7 @@ class ProximalGradient(LogisticNormalEStep):
 
     def _average(self, problem: LogisticNormal, now: _Iterate, key: PRNGKeyArray, i: Array) -> _Iterate:
         """A step by new draws; 1 / rho grows by one from each to the next."""
-        gradient, _ = self._gradient(problem, jax.random.fold_in(key, i), now)
+        gradient, _ = self._gradient(problem, fold_in_each(key, i), now)
         return _stepped(now, gradient, now.rho)[0]._replace(rho=now.rho / (1.0 + now.rho))
 
     def _gradient(

@@ -1,6 +1,7 @@
 """The E-step of logistic-normal topics and its bound by compiled kernels (`vijax.xla.native`): what they are given.
 
-The kernels draw as `jax.random` does, from keys of its usual kind, so that XLA finds the same q(z) up to rounding.
+The kernels draw as `jax.random` does, from keys of its usual kind, so that XLA finds the same q(z) up to rounding. In a
+step each chunk has the key of each of its documents, `chunk.keys`.
 """
 
 from __future__ import annotations
@@ -57,27 +58,24 @@ def _by_kernel(
     """See `vijax.xla.gather.AtOnce`: the total; the value of each document and its q(z); the gradient of the total in
     the table and in `given`."""
     total, found, gradient = jnp.zeros((), table.dtype), [], jnp.zeros_like(table)
-    shared, first, words = jax.tree.map(jnp.zeros_like, given), 0, jax.random.key_data(key)
+    shared = jax.tree.map(jnp.zeros_like, given)
     for group in groups:
         chunks = group.words.shape[:2]
-        docs, start = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (group.documents, group.start))
+        flat = lambda x: x.reshape(-1, *x.shape[2:])
+        docs, start, keys = jax.tree.map(flat, (group.documents, group.start, group.keys))
         stats = law(given, docs)
-        dealt = {"first_chunk": first, "docs_per_chunk": chunks[1], "apart": int(stats.precision_times_mean.ndim > 1)}
         linear = jnp.broadcast_to(stats.precision_times_mean, start.mean.shape)
         ids = docs.words.astype(jnp.int32)
-        numbers = table, ids, docs.counts, docs.weights, linear, stats.precision, start.mean, start.site, words
+        numbers = table, ids, docs.counts, docs.weights, linear, stats.precision, start.mean, start.site, keys
         results = [*_like(start), *_like((docs.weights, stats.precision, table))]
         name = f"logistic_normal_step_{table.dtype}"
-        *local, bound, second, gradient = native.call(
-            name, results, *numbers, gradient, aliases={9: 5}, **settings, **dealt
-        )
+        *local, bound, second, gradient = native.call(name, results, *numbers, gradient, aliases={9: 5}, **settings)
         local = type(start)(*local)
         weighed = functools.partial(_weighed, law, docs, local.mean, second)
         shared = jax.tree.map(jnp.add, shared, jax.grad(weighed)(given))
         per_doc = bound + _of_law(stats, local.mean)
         total += jnp.vdot(docs.weights, per_doc)
         found.append(jax.tree.map(functools.partial(_in_chunks, chunks), (per_doc, local)))
-        first += chunks[0]
     return (total, tuple(found)), (gradient, shared)
 
 

@@ -110,10 +110,38 @@ def gaussian_draws(
     antithetic: bool = True,
     matched: bool = False,
 ) -> Float[Array, "sites samples K"]:
-    """Draws from N(m, L L') of each site; `antithetic` and `matched` as in `vector_monte_carlo`."""
+    """Draws from N(m, L L') of each site; `antithetic` and `matched` as in `vector_monte_carlo`.
+
+    Args:
+      key: one key for all sites, whose draws then depend on their places; or a key for each site.
+      m: the means.
+      factor: L, the factors of the covariances.
+      num_samples: number of draws.
+    """
     count = num_samples // 2 if antithetic else num_samples
-    noise = jax.random.normal(key, (m.shape[0], count, m.shape[1]), m.dtype)
+    size = m.shape[1]
+    if jnp.ndim(key):
+        noise = jax.vmap(lambda own: jax.random.normal(own, (count, size), m.dtype))(key)
+    else:
+        noise = jax.random.normal(key, (m.shape[0], count, size), m.dtype)
+    return _placed(noise, m, factor, antithetic, matched)
+
+
+def common_draws(
+    key: PRNGKeyArray, m: Float[Array, "sites K"], factor: Float[Array, "sites K K"], num_samples: int
+) -> Float[Array, "sites samples K"]:
+    """Draws from N(m, L L') of each site by the same noise for all, antithetic and matched: what is averaged for a site
+    does not depend on the other sites, nor on its place among them. An average over sites has the error of one site."""
+    noise = jax.random.normal(key, (1, num_samples // 2, m.shape[1]), m.dtype)
+    return _placed(noise, m, factor, antithetic=True, matched=True)
+
+
+def _placed(
+    noise: Float[Array, "sites count K"], m: Array, factor: Array, antithetic: bool, matched: bool
+) -> Float[Array, "sites samples K"]:
+    """m + L e for the noise e of each site; one row of noise is that of all sites."""
     noise = _matched(noise) if matched else noise
+    noise = jnp.broadcast_to(noise, (m.shape[0], *noise.shape[1:]))
     shift = jnp.einsum("dsj,dij->dsi", noise, factor, precision="highest")
     return m[:, None, :] + (jnp.concatenate([shift, -shift], 1) if antithetic else shift)
 

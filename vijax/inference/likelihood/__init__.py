@@ -3,6 +3,7 @@
 from vijax.inference.likelihood.base import Likelihood as Likelihood
 from vijax.inference.likelihood.base import LogLik as LogLik
 from vijax.inference.likelihood.base import Moments as Moments
+from vijax.inference.likelihood.base import UnknownNoise as UnknownNoise
 from vijax.inference.likelihood.base import as_likelihood as as_likelihood
 from vijax.inference.likelihood.labels import VectorLikelihood as VectorLikelihood
 from vijax.inference.likelihood.labels import bernoulli_logit as bernoulli_logit
@@ -12,7 +13,7 @@ from vijax.inference.likelihood.labels import ordinal_logit as ordinal_logit
 from vijax.inference.likelihood.labels import softmax as softmax
 from vijax.inference.likelihood.labels import softmax_mixture as softmax_mixture
 from vijax.inference.likelihood.numeric import gamma_log as gamma_log
-from vijax.inference.likelihood.numeric import gaussian as gaussian
 from vijax.inference.likelihood.numeric import negative_binomial as negative_binomial
 from vijax.inference.likelihood.numeric import poisson_log as poisson_log
-from vijax.inference.likelihood.numeric import student_t as student_t
+from vijax.inference.likelihood.real import gaussian as gaussian
+from vijax.inference.likelihood.real import student_t as student_t

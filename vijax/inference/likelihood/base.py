@@ -24,6 +24,16 @@ class Moments(NamedTuple):
     curvature: Float[Array, "*sites"]  # E[l''] = 2 dE[l]/dv (Price)
 
 
+class UnknownNoise(NamedTuple):
+    """The noise of a likelihood, where it is to be learnt."""
+
+    law: Callable[[Any, float], Any]
+    """(statistics of the precision of the noise, unit of y and z) -> the complete `Likelihood`. The precision is that
+    of y in units of one, as the density is."""
+    is_heavy_tailed: bool
+    """True where single observations may lie far out."""
+
+
 def _at_zero(y: Any) -> Float[Array, " 1"]:
     return jnp.zeros(1)
 
@@ -50,6 +60,7 @@ class Likelihood(Remade):
       mean: z -> E[y | z], for labels -1 and +1 the probability of +1; None where it is not known.
       cdf: (y, z) -> P(Y <= y | z); None for labels, and where it is not known.
       sample: (key, z) -> a drawn observation for each entry of z; None where there is no method.
+      noise: the noise that a model has to learn before the likelihood is complete; None where it is given.
 
     >>> cauchy = Likelihood(lambda y, z: -jnp.log1p((y - z) ** 2), kinks=lambda y: y[None], width=1.0)
     >>> float(cauchy.log_prob(jnp.array(1.0), jnp.array(1.0)))
@@ -68,6 +79,7 @@ class Likelihood(Remade):
     mean: Callable[[Array], Array] | None = None
     cdf: Callable[[Any, Array], Array] | None = None
     sample: Callable[[PRNGKeyArray, Array], Array] | None = None
+    noise: UnknownNoise | None = None
 
 
 def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:

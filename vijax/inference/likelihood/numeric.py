@@ -1,19 +1,17 @@
-"""Counts y = 0, 1, 2, ... with mean e^z, and real observations."""
+"""Counts y = 0, 1, 2, ... and positive observations, with mean e^z."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammainc, gammaincc, gammaln, ndtr
+from jax.scipy.special import betainc, gammainc, gammaincc, gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positives, checked
-from vijax.families.base import as_float
 from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
 from vijax.families.numeric.special import stirling_gap
 from vijax.families.scalar.poisson import poisson_values
@@ -127,34 +125,6 @@ def _counts(name: str) -> Callable[[Any], None]:
 
 @by_value
 @checked
-def gaussian(variance: Positives = 1.0) -> Likelihood:
-    """p(y | z) = N(y; z, s^2): the conjugate case, where one step of size 1 is exact inference.
-
-    Args:
-      variance: variance s^2 of the noise.
-    """
-    s2 = jnp.asarray(variance)
-
-    def log_prob(y: Any, z: Array) -> Array:
-        return -0.5 * (y - z) ** 2 / s2 - 0.5 * jnp.log(2 * math.pi * s2)
-
-    def closed_form(y: Any, m: Array, v: Array) -> Moments:
-        return Moments(log_prob(y, m) - 0.5 * v / s2, (y - m) / s2, jnp.broadcast_to(-1.0 / s2, jnp.shape(m)))
-
-    return Likelihood(
-        log_prob,
-        name="gaussian",
-        log_concave=True,
-        closed_form=closed_form,
-        check=support("gaussian", "finite numbers", np.isfinite),
-        mean=lambda z: z,
-        cdf=lambda y, z: ndtr((y - z) / jnp.sqrt(s2)),
-        sample=lambda key, z: z + jnp.sqrt(s2).astype(z.dtype) * jax.random.normal(key, z.shape, z.dtype),
-    )
-
-
-@by_value
-@checked
 def gamma_log(shape: Positives = 1.0) -> Likelihood:
     """p(y | z) = Gamma(y; mean e^z, shape k), variance e^2z / k: times, sizes, prices. A gamma regression with
     logarithmic link (McCullagh and Nelder 1989, section 8).
@@ -187,38 +157,4 @@ def gamma_log(shape: Positives = 1.0) -> Likelihood:
         mean=jnp.exp,
         cdf=lambda y, z: gammainc(k, k * jnp.maximum(y, 0.0) * jnp.exp(-z)),
         sample=lambda key, z: jax.random.gamma(key, k.astype(z.dtype), z.shape, z.dtype) * jnp.exp(z) / k,
-    )
-
-
-@by_value
-@checked
-def student_t(degrees: Positives = 4.0, scale: Positives = 1.0) -> Likelihood:
-    """p(y | z) = Student-t(y; location z, scale s, nu degrees of freedom). Not log-concave: sites of outliers may have
-    negative precision.
-
-    Args:
-      degrees: degrees of freedom.
-      scale: scale s of the noise.
-    """
-    nu, s = as_float(degrees), as_float(scale)
-
-    def log_prob(y: Any, z: Array) -> Array:
-        constant = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * jnp.log(nu * math.pi) - jnp.log(s)
-        return constant - 0.5 * (nu + 1) * jnp.log1p(((y - z) / s) ** 2 / nu)
-
-    def cdf(y: Any, z: Array) -> Array:
-        t = (y - z) / s
-        tail = 0.5 * betainc(0.5 * nu, jnp.full_like(nu, 0.5), nu / (nu + t**2))
-        return jnp.where(t > 0, 1.0 - tail, tail)
-
-    return Likelihood(
-        log_prob,
-        name="student_t",
-        kinks=lambda y: jnp.atleast_1d(y),
-        width=s * jnp.sqrt(nu),
-        analytic=True,
-        check=support("student_t", "finite numbers", np.isfinite),
-        mean=lambda z: z,
-        cdf=cdf,
-        sample=lambda key, z: z + s * jax.random.t(key, nu.astype(z.dtype), z.shape, z.dtype),
     )

@@ -32,7 +32,7 @@ from vijax.families.vector.matrices import half_log_det, inverse, outer
 from vijax.inference import estep as esteps
 from vijax.inference.estep import GaussianLocals, LogisticNormal
 from vijax.inference.estep.logistic_normal_kernel import over_words
-from vijax.inference.expectation.vector import gaussian_draws
+from vijax.inference.expectation.vector import common_draws, gaussian_draws
 from vijax.inference.likelihood import softmax_mixture
 from vijax.models.documents.document_draws import of_topics
 from vijax.models.documents.lda import likelihood_table, near_uniform, smoothed_topics
@@ -41,6 +41,7 @@ from vijax.topics.seeds import beyond_others, documents_with
 from vijax.xla.by_value import by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.compiler import quick_jit
+from vijax.xla.content_keys import codes_of_bags, keys_of
 from vijax.xla.gather import sum_over_rows
 from vijax.xla.random_bits import in_one_piece
 
@@ -68,7 +69,7 @@ def ctm(
       num_samples: draws of each q(z) that the bound, and with it the message, is averaged over; an even number.
       seed: seed of all draws on full data, which stay the same from step to step: each document's E-step goes on from
         its last one, and would else follow the noise of new draws. Minibatches take new ones from the key of the step
-        (with `warm_starts` from this seed and the batch's rows).
+        (with `warm_starts` from this seed). A document's draws are by its words, wherever it stands.
 
     Returns:
       A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the normal-Wishart of (mu,
@@ -159,6 +160,7 @@ class _Chunk(NamedTuple):
 
     documents: Documents
     start: GaussianLocals
+    keys: Array  # the data of a key for each document
 
     @property
     def words(self) -> Array:
@@ -175,19 +177,21 @@ def local_elbo(
     batch: Minibatch,
     key: PRNGKeyArray,
     estep: Any,
+    num_words: int | None = None,
 ) -> LocalElbo:
-    """`Model.local_elbo` of documents whose z have the law `law(statistics of the globals, documents)`."""
+    """`Model.local_elbo` of documents whose z have the law `law(statistics of the globals, documents)`. Word w and word
+    w + `num_words` are the same word of two groups, and have the same draws."""
     table, log_scale = likelihood_table(stats["topics"])
     num_topics = table.shape[1]
-    key = key if batch.local is None else _same_for(seed, batch.rows)
+    key = key if batch.local is None else in_one_piece(jax.random.key(seed))
     starts = batch.local or tuple(cold(docs, num_topics, table.dtype) for docs in batch.data)
     groups = joined(list(zip(batch.data, starts, strict=True)), _WORTH)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     total, aux = sum_over_rows(
-        functools.partial(_chunk_bound, estep, num_samples, law),
+        functools.partial(_chunk_bound, estep, num_samples, law, jax.random.key_impl(key)),
         table,
         stats["logits"],
-        [split_chunks(_Chunk(*group), size(group[0])) for group in groups],
+        [split_chunks(_Chunk(*group, _keys_of(key, group[0], num_words)), size(group[0])) for group in groups],
         key,
         over_words(estep.of_kernel(), num_samples, law, key),
     )
@@ -207,42 +211,51 @@ def local_elbo(
     )
 
 
-def _same_for(seed: int, rows: Any) -> PRNGKeyArray:
-    """A key that is the same whenever this batch comes, and almost never the key of another batch."""
-    which = sum((jnp.sum(some, dtype=jnp.int32) for some in rows or ()), start=jnp.zeros((), jnp.int32))
-    return jax.random.fold_in(in_one_piece(jax.random.key(seed)), which)
+def _keys_of(key: PRNGKeyArray, docs: Documents, num_words: int | None) -> Array:
+    """The data of a key for each document. It depends on the document's words alone: draws by its place would make its
+    topics depend on the other documents."""
+    words = docs.words if num_words is None else docs.words % num_words
+    return jax.random.key_data(keys_of(key, codes_of_bags(words, docs.counts)))
 
 
 def _chunk_bound(
-    estep: Any, num_samples: int, law: Law, rows: Float[Array, "D n K"], logits: Any, chunk: _Chunk, key: PRNGKeyArray
+    estep: Any,
+    num_samples: int,
+    law: Law,
+    impl: Any,
+    rows: Float[Array, "D n K"],
+    logits: Any,
+    chunk: _Chunk,
+    key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], tuple[Array, GaussianLocals]]:
     """Total bound of a chunk of documents, differentiable in rows and in the statistics of (mu, Sigma^-1)."""
-    key_estep, key_bound = jax.random.split(key)
+    del key  # each document has its own
+    keys_estep, keys_bound = jax.vmap(jax.random.split, out_axes=1)(jax.random.wrap_key_data(chunk.keys, impl=impl))
     docs = chunk.documents
     logits = law(logits, docs)
     fixed, given = jax.lax.stop_gradient((rows, logits))
-    local = jax.lax.stop_gradient(_inferred(estep, fixed, given, chunk, key_estep))
+    local = jax.lax.stop_gradient(_inferred(estep, fixed, given, chunk, keys_estep))
     factor = jnp.linalg.cholesky(given.precision[None] + local.site)
     cov = inverse(factor)
-    draws = gaussian_draws(key_bound, local.mean, jnp.linalg.cholesky(cov), num_samples)
+    draws = gaussian_draws(keys_bound, local.mean, jnp.linalg.cholesky(cov), num_samples)
     per_doc = expected_log_words(rows, docs.counts, draws) + _expected_log_prior(logits, local.mean, cov)
     # The entropy less K log(2 pi) / 2, which the prior lacks too.
     per_doc += 0.5 * local.mean.shape[1] - half_log_det(factor)
     return jnp.vdot(docs.weights, per_doc), (per_doc, local)
 
 
-def _inferred(estep: Any, rows: Array, given: Any, chunk: _Chunk, key: PRNGKeyArray) -> GaussianLocals:
+def _inferred(estep: Any, rows: Array, given: Any, chunk: _Chunk, keys: PRNGKeyArray) -> GaussianLocals:
     """q(z) of a chunk of documents: together where they have one prior, else each by itself."""
     counts, linear, precision = chunk.documents.counts, given.precision_times_mean, given.precision
     if linear.ndim == 1:
-        return estep.logistic_normal(LogisticNormal(rows, counts, linear, precision), chunk.start, key)
+        return estep.logistic_normal(LogisticNormal(rows, counts, linear, precision), chunk.start, keys)
 
     def alone(rows: Array, counts: Array, linear: Array, start: Any, key: PRNGKeyArray) -> GaussianLocals:
         problem = LogisticNormal(rows[None], counts[None], linear, precision)
-        found = estep.logistic_normal(problem, jax.tree.map(lambda x: x[None], start), key)
+        found = estep.logistic_normal(problem, jax.tree.map(lambda x: x[None], start), key[None])
         return jax.tree.map(lambda x: x[0], found)
 
-    return jax.vmap(alone)(rows, counts, linear, chunk.start, jax.random.split(key, len(rows)))
+    return jax.vmap(alone)(rows, counts, linear, chunk.start, keys)
 
 
 def expected_log_words(
@@ -265,7 +278,7 @@ def _expected_log_prior(logits: Any, mean: Float[Array, "D K"], cov: Float[Array
 def expected_shares(
     logits: Any, local: GaussianLocals, key: PRNGKeyArray, num_samples: int = 256
 ) -> Float[Array, "D K"]:
-    """E_q[softmax(z)] of each document, by Monte Carlo.
+    """E_q[softmax(z)] of each document, by Monte Carlo; by the same noise for all, so that it depends on no other one.
 
     Args:
       logits: the statistics of (mu, Sigma^-1) for the E-step.
@@ -274,7 +287,7 @@ def expected_shares(
       num_samples: number of draws, even.
     """
     cov = inverse(jnp.linalg.cholesky(logits.precision[None] + local.site))
-    draws = gaussian_draws(key, local.mean, jnp.linalg.cholesky(cov), num_samples)
+    draws = common_draws(key, local.mean, jnp.linalg.cholesky(cov), num_samples)
     return jnp.mean(jax.nn.softmax(draws), axis=1)
 
 

@@ -47,5 +47,5 @@ def around(emission: Emission, places: Any) -> Emission:
 
     scored_as = None if emission.scored_as is None else around(emission.scored_as, places)
     return dataclasses.replace(
-        emission, log_likelihood=log_likelihood, scored_as=scored_as, predictive=None, sample=None
+        emission, log_likelihood=log_likelihood, scored_as=scored_as, predictive=None, sample=None, expects=None
     )

@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.checks import RowError, require
+from vijax.contract.expected import Expected, Strain
 from vijax.families import Family, Point
 from vijax.families.base import as_float
 from vijax.families.construction import on_host
 from vijax.families.point import log_predictive
 from vijax.xla.by_value import Remade
+
+
+class PriorColumns(NamedTuple):
+    """What the prior of an emission expects of columns; see `vijax.contract.expected.Expected`."""
+
+    strain: Strain
+    prior: str
+    remedy: str = (
+        "Make the emission by vijax.models.emission.placed(make, K, data), or bring columns to mean 0 and deviation 1."
+    )
+
 
 LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]
 LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
@@ -45,6 +57,7 @@ class Emission(Remade):
     # of the given one; None where there is no method
     sample: Callable[[Any, Array, Array, PRNGKeyArray], Array] | None = None
     has_totals: bool = False  # an observation has a size of its own (a number of words)
+    expects: PriorColumns | None = None  # the columns that the prior expects; None where it expects nothing
 
     @property
     def num_components(self) -> int:
@@ -58,6 +71,13 @@ class Emission(Remade):
         if self.predictive is not None and not isinstance(q, Point):
             return self.predictive(q, y)
         return log_predictive(self.log_likelihood, q, y)
+
+
+def expected_by(emission: Emission, columns: Callable[[Any], np.ndarray]) -> Expected | None:
+    """What the prior of an emission expects; None where it expects nothing."""
+    if emission.expects is None:
+        return None
+    return Expected(columns, *emission.expects)
 
 
 def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:

@@ -11,9 +11,10 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positives, Size, checked
+from vijax.contract.expected import least, of_rates
 from vijax.families import Beta, Dirichlet, Gamma
 from vijax.families.scalar.poisson import poisson_values
-from vijax.models.emission.base import Emission, checker, full, is_count
+from vijax.models.emission.base import Emission, PriorColumns, checker, full, is_count
 from vijax.xla.by_value import by_value
 
 
@@ -68,7 +69,10 @@ def poisson(num_components: Size, dim: Size, shape: Positives = 1.0, rate: Posit
 
     check = checker(dim, is_count, "counts 0, 1, 2, ...")
     draw = lambda rates, k, y, key: poisson_values(key, rates[k]).astype(y.dtype)
-    return Emission(prior, log_likelihood, np.ones(dim), check, sample=draw)
+    remedy = "Give the emission a smaller `rate`, about `shape` divided by the mean of the counts."
+    strain = least(of_rates(full("rate", rate, sizes), num_components))
+    expects = PriorColumns(strain, "whose rates the prior knows as from a row or more", remedy)
+    return Emission(prior, log_likelihood, np.ones(dim), check, sample=draw, expects=expects)
 
 
 @by_value

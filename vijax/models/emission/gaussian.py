@@ -14,10 +14,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positive, Positives, Size, checked
 from vijax.checks import require
+from vijax.contract.expected import least, of_mean, of_place_and_scale, of_variance, together
 from vijax.families import Normal, NormalGamma, NormalsWishart, NormalWishart
 from vijax.families.base import as_float
 from vijax.families.point import log_predictive
-from vijax.models.emission.base import REAL, Emission, checker, full
+from vijax.models.emission.base import REAL, Emission, PriorColumns, checker, full
 from vijax.xla.by_value import by_value
 
 
@@ -34,13 +35,19 @@ def unit_gaussian(num_components: Size, dim: Size, location: Any = 0.0, variance
       variance: prior variance of the means.
     """
     sizes = num_components, dim
-    prior = Normal.from_mean_variance(full("location", location, sizes), full("variance", variance, sizes))
+    given = {"location": location, "variance": variance}
+    prior = Normal.from_mean_variance(*(full(name, value, sizes) for name, value in given.items()))
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         return s.value @ y - 0.5 * (jnp.sum(s.square, -1) + y @ y + dim * math.log(2 * math.pi))
 
     draw = lambda means, k, y, key: means[k] + jax.random.normal(key, y.shape, y.dtype)
-    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw)
+    places, spreads = (np.asarray(full(name, value, sizes)) for name, value in given.items())
+    at_means = of_mean(places, spreads, num_components)
+    strain = least(together(at_means, of_variance(1.0, num_components)))
+    remedy = "Divide columns by the deviation that they have within a component, or take diagonal_gaussian."
+    expects = PriorColumns(strain, _in_words(location), remedy)
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects)
 
 
 @by_value
@@ -75,7 +82,11 @@ def diagonal_gaussian(
     def draw(p: Any, k: Array, y: Array, key: PRNGKeyArray) -> Float[Array, " D"]:
         return p.mean[k] + jax.random.normal(key, y.shape, y.dtype) / jnp.sqrt(p.precision[k])
 
-    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw)
+    whole = {name: np.asarray(full(name, value, sizes)) for name, value in given.items()}
+    squares, worth = 2.0 * whole["rate"], 2.0 * whole["shape"]
+    strain = of_place_and_scale(whole["location"], whole["strength"], squares, worth, num_components)
+    expects = PriorColumns(least(strain), _in_words(location, squares / worth))
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects)
 
 
 @by_value
@@ -109,7 +120,29 @@ def full_gaussian(
     )
 
     draw = lambda p, k, y, key: normal_draw(key, p.mean[k], jnp.linalg.cholesky(p.precision)[k])
-    return Emission(prior, log_likelihood_of_full, np.zeros(dim), checker(dim, **REAL), sample=draw)
+    expects = _expected_of_matrix(sizes, location, strength, degrees, scale, num_components)
+    check = checker(dim, **REAL)
+    return Emission(prior, log_likelihood_of_full, np.zeros(dim), check, sample=draw, expects=expects)
+
+
+def _expected_of_matrix(
+    sizes: tuple[int, int], location: Any, strength: Any, degrees: Any, scale: Any, parts: int
+) -> PriorColumns:
+    """What the prior of matrices of precision expects, by the diagonal of what it adds to sums of squares."""
+    places = np.asarray(full("location", location, sizes))
+    pulls = np.asarray(full("strength", strength, sizes[:1]))[:, None]
+    worth = np.asarray(full("degrees", degrees, sizes[:1]))[:, None]
+    squares = np.diagonal(np.linalg.inv(np.asarray(scale, float)), axis1=-2, axis2=-1)
+    strain = least(of_place_and_scale(places, pulls, squares, worth, parts))
+    return PriorColumns(strain, _in_words(location, squares / worth))
+
+
+def _in_words(location: Any, variance: Any = 1.0) -> str:
+    """The place and the scale of a prior, in words."""
+    places, variances = (np.unique(np.asarray(x, float)) for x in (location, variance))
+    place = f"{places[0]:.3g}" if len(places) == 1 else "their own places"
+    scale = f"of deviation {np.sqrt(variances[0]):.3g}" if len(variances) == 1 else "of their own deviations"
+    return f"about {place} and {scale}"
 
 
 def normal_draw(key: PRNGKeyArray, mean: Float[Array, " D"], factor: Float[Array, "D D"]) -> Float[Array, " D"]:
@@ -169,7 +202,12 @@ def spherical_gaussian(
     def draw(p: Any, k: Array, y: Array, key: PRNGKeyArray) -> Float[Array, " D"]:
         return p.mean[k, :, 0] + jax.random.normal(key, y.shape, y.dtype) / jnp.sqrt(p.precision[k, 0, 0])
 
-    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw)
+    places, pulls = (np.asarray(full("location", x, sizes)) for x in (location, strength))
+    rates, shapes = (np.asarray(full("rate", x, sizes[:1]))[:, None] for x in (rate, shape))
+    by_column = of_place_and_scale(places, pulls, 2.0 * rates / dim, 2.0 * shapes / dim, num_components)
+    alike = lambda columns: columns._replace(variance=np.full_like(columns.variance, np.mean(columns.variance)))
+    expects = PriorColumns(least(lambda columns: by_column(alike(columns))), _in_words(location, rates / shapes))
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects)
 
 
 @by_value
@@ -218,7 +256,11 @@ def tied_gaussian(
 
     draw = lambda p, k, y, key: normal_draw(key, p.mean[k], jnp.linalg.cholesky(p.precision))
     check = checker(dim, **REAL)
-    return Emission(prior, log_likelihood, np.zeros(dim), check, predictive, num_components, sample=draw)
+    pulls = num_components * np.asarray(full("strength", strength, sizes[:1]))
+    expects = _expected_of_matrix(sizes, location, pulls, degrees, scale, 1)
+    return Emission(
+        prior, log_likelihood, np.zeros(dim), check, predictive, num_components, sample=draw, expects=expects
+    )
 
 
 @by_value

@@ -17,6 +17,7 @@ from vijax.models.emission.gaussian import (
     tied_gaussian,
     unit_gaussian,
 )
+from vijax.spreads import spread_or_one
 
 
 def placed(make: Callable[..., Emission], num_components: int, data: PyTree, **settings: Any) -> Emission:
@@ -47,7 +48,7 @@ def placed(make: Callable[..., Emission], num_components: int, data: PyTree, **s
     require(bool(there.any(axis=0).all()), "data", "a number in every column", "a column without one")
     mean = np.nanmean(np.where(there, rows, np.nan), axis=0)
     variance = np.nanvar(np.where(there, rows, np.nan), axis=0)
-    variance = np.where(variance > 0, variance, 1.0)
+    variance = spread_or_one(np.sqrt(variance), mean) ** 2
     return make(num_components, len(mean), **{**PLACES[make](mean, variance), **settings})
 
 

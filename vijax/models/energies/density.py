@@ -27,6 +27,7 @@ from vijax.contract.queries import answers, given_by_user
 from vijax.contract.variables import Free, FreeVariables, Variables
 from vijax.families import Product
 from vijax.inference.guides import Guide, Z, full_rank
+from vijax.models.energies.coordinates import Hierarchy, Reference, Walk, declared
 from vijax.models.energies.predictive_density import predictive_density
 from vijax.tree import on_device
 from vijax.xla import by_value
@@ -48,6 +49,8 @@ class Frame(NamedTuple):
     directions: Float[Array | np.ndarray, "D r"] | None = None
     # The factors by which it is stretched along them
     stretch: Float[Array | np.ndarray, " r"] | None = None
+    # What the data say of variables whose law depends on others: x are then coordinates of a `Hierarchy`
+    reference: Reference | None = None
 
     def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
         """x."""
@@ -81,6 +84,8 @@ class LogDensity(FreeVariables):
     num_directions: int = 0  # of that frame, beside standard deviations
     # values -> scalar: the part of `log_prior` that is a prior, where it holds a likelihood too and the part is known
     prior_part: Callable[[Values], Array] | None = None
+    # Variables with a law given others, and coordinates in which `vijax.auto` sees them; None where there are none
+    hierarchy: Hierarchy | None = None
 
     @property
     def reads_data(self) -> bool:
@@ -128,7 +133,22 @@ class LogDensity(FreeVariables):
     def point(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:
         """The free coordinates at coordinates of the guide."""
         frame = frame_of(hyper)
-        return z if frame is None else frame.point(z)
+        if frame is None:
+            return z
+        x = frame.point(z)
+        if frame.reference is None or self.hierarchy is None:
+            return x
+        return self.hierarchy.placed(frame.reference, x).free
+
+    def log_volume(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, ""]:
+        """log |d x / d z|, of the free coordinates x at coordinates of the guide."""
+        frame = frame_of(hyper)
+        if frame is None:
+            return jnp.zeros(())
+        volume = frame.log_det()
+        if frame.reference is None or self.hierarchy is None:
+            return volume
+        return volume + self.hierarchy.placed(frame.reference, frame.point(z)).log_volume
 
     def values(self, hyper: Hyper, draws: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the variables at draws, and the values derived from them."""
@@ -171,6 +191,14 @@ def with_prior(model: Model, log_prior: Callable[[Values], Array]) -> Model:
     """A log density in one piece, of which this part is the prior: `vijax.auto` starts as far apart as it is wide."""
     own = dataclasses.replace(model.log_density, prior_part=log_prior)
     return by_value.remade_by(_model_of(own, model.queries), with_prior, model, log_prior)
+
+
+def with_hierarchy(model: Model, walk: Walk, levels: tuple[tuple[str, ...], ...]) -> Model:
+    """A log density of which some variables have a law that depends on others (`vijax.models.energies.coordinates`)."""
+    own = log_density_of(model, "")
+    own = dataclasses.replace(own, hierarchy=Hierarchy(own.variables, walk, levels))
+    made = dataclasses.replace(_model_of(own, model.queries), form=model.form)
+    return by_value.remade_by(made, with_hierarchy, model, walk, levels)
 
 
 def frame_of(hyper: Hyper) -> Frame | None:
@@ -281,6 +309,7 @@ def density(
     require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
     check = check_numbers if parts["is_whole"] else check_aligned
     generative = given_by_user(sample, None, check, parts["is_whole"])
+    parts["hierarchy"] = declared(known)
     made = LogDensity(known, guide=guide or full_rank(), derived=derived, start=float(start), **parts)
     return _model_of(made, answers(generative))
 
@@ -303,9 +332,8 @@ def _model_of(density: LogDensity, queries: Mapping[str, Any]) -> Model:
         return LocalElbo(weighted_sum(weights, each), jnp.sum(weights), jax.lax.stop_gradient(each), None)
 
     def global_elbo(hyper: Hyper, stats: PyTree) -> Float[Array, ""]:
-        z, frame = stats[Z].value, frame_of(hyper)
-        wide = 0.0 if frame is None else frame.log_det().astype(z.dtype)
-        return density.log_prior_at(density.point(hyper, z)) + wide
+        z = stats[Z].value
+        return density.log_prior_at(density.point(hyper, z)) + density.log_volume(hyper, z).astype(z.dtype)
 
     def init(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         if density.is_framed:
@@ -315,7 +343,7 @@ def _model_of(density: LogDensity, queries: Mapping[str, Any]) -> Model:
 
     score = functools.partial(predictive_density, density) if density.has_groups else None
     return Model(
-        hyper={"frame": _no_frame(density.guide, dim, density.num_directions)} if density.is_framed else {},
+        hyper={"frame": _no_frame(density)} if density.is_framed else {},
         prior=lambda hyper: at(on_device(np.zeros(dim, dtype)), 1.0),
         local_elbo=local_elbo,
         init=init,
@@ -327,13 +355,15 @@ def _model_of(density: LogDensity, queries: Mapping[str, Any]) -> Model:
     )
 
 
-def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
+def _no_frame(density: LogDensity) -> Frame:
     """The frame that changes nothing, of the shapes that fit the guide."""
-    dtype = jnp.result_type(float)
-    if num_directions:
-        along = np.zeros((dim, num_directions), dtype), np.ones(num_directions, dtype)
-        return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), *along)
-    return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype) if guide.is_correlated else np.ones(dim, dtype))
+    dtype, dim, count = jnp.result_type(float), density.variables.dim, density.num_directions
+    reference = None if density.hierarchy is None else Reference.of_free(dim)
+    if count:
+        along = np.zeros((dim, count), dtype), np.ones(count, dtype)
+        return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), *along, reference)
+    scale = np.eye(dim, dtype=dtype) if density.guide.is_correlated else np.ones(dim, dtype)
+    return Frame(np.zeros(dim, dtype), scale, reference=reference)
 
 
 # --- checks -----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
 from vijax.contract import init as starts
+from vijax.contract.expected import STANDARDISE, Expected, expecting, of_place_and_scale, of_weights, rows, together
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, rows_like
 from vijax.families import Gamma, MultivariateNormal, Product
@@ -96,7 +97,7 @@ def factor_analysis(
         }
         return context.energy.prior(context.hyper).replace(start)
 
-    return energy_model(
+    made = energy_model(
         globals={
             "loadings": MultivariateNormal.from_mean_precision(
                 np.zeros((dim, width)), np.broadcast_to(loading_precision * np.eye(width), (dim, width, width))
@@ -111,6 +112,9 @@ def factor_analysis(
         prior_as_point=prior_as_point,
         generative=_generative(dim, num_factors, intercept),
     )
+    strain = together(of_weights(loading_precision), of_place_and_scale(0.0, 0.0, 2.0 * rate, 2.0 * shape))
+    prior = f"about 0 and of deviation {math.sqrt(1.0 / loading_precision):.3g}"
+    return expecting(made, Expected(rows, strain, prior, STANDARDISE))
 
 
 def _generative(dim: int, num_factors: int, intercept: bool) -> Generative:

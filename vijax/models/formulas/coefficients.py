@@ -13,7 +13,7 @@ from vijax.models.formulas.laws import Law
 from vijax.models.formulas.weighted import mean_and_spread
 
 if TYPE_CHECKING:
-    from vijax.models.formulas.glmm import Draws, Glmm
+    from vijax.models.formulas.glmm_model import Draws, Glmm
 
 Named = dict[str, Float[np.ndarray, " S"]]
 

@@ -2,8 +2,8 @@
 
     eta = offset + X beta + Z u,   u_j ~ N(0, D C C' D)   (D standard deviations, C C' correlations),   y ~ p(y | eta)
 
-The effects u are integrated out: group by group where there is one factor (`vijax.models.formulas.integrals`), else
-all together (`vijax.models.formulas.crossed`; of a normal law `crossed_normal`). What is left is a density of a few
+The effects u are integrated out (`vijax.models.formulas.effects`): group by group where there is one factor
+(`integrals`), else all together (`crossed`; of a normal law `crossed_normal`). What is left is a density of a few
 numbers, in which no spread is tied to its effects: mean field of effects and spreads together is too narrow. The
 numbers are in units in which the data are of size one: beta = location + unit T b, where T' X' X T is about N I.
 
@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.contract.variables import free
-from vijax.models.formulas import crossed, crossed_normal, integrals
+from vijax.models.formulas.effects import crossed, crossed_normal, integrals
 from vijax.models.formulas.formula import Design, at_level
 from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
 from vijax.models.formulas.priors import Prior, log_prob
@@ -120,12 +120,12 @@ class Form:
     def variables(self) -> dict[str, Any]:
         """The unknowns."""
         blocks = [(f"{own.name}.{i}", k) for own in self.effects for i, k in enumerate(own.blocks) if k > 1]
-        found = {COEFFICIENTS + label: free() for label in self.labels}
-        found |= {SDS + own.name: free(len(own.labels), "positive") for own in self.effects}
-        found |= {CORRELATIONS + name: free(k * (k - 1) // 2) for name, k in blocks}
+        unknowns = {COEFFICIENTS + label: free() for label in self.labels}
+        unknowns |= {SDS + own.name: free(len(own.labels), "positive") for own in self.effects}
+        unknowns |= {CORRELATIONS + name: free(k * (k - 1) // 2) for name, k in blocks}
         shapes = {"threshold": (self.cutpoints,)}
         others = LAWS[self.law].aux
-        return found | {AUX + name: free(shapes.get(name, ()), SUPPORTS.get(name, "positive")) for name in others}
+        return unknowns | {AUX + name: free(shapes.get(name, ()), SUPPORTS.get(name, "positive")) for name in others}
 
     def coefficients(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
         """beta, in the units of the data."""
@@ -158,25 +158,25 @@ class Form:
 
     def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All unknowns by their names, in the units of the data."""
-        found = dict(zip(self.labels, self.coefficients(values), strict=True))
+        named = dict(zip(self.labels, self.coefficients(values), strict=True))
         for i, own in enumerate(self.effects):
-            found |= dict(zip(own.names_of_sds(), self.sds(values, i), strict=True))
+            named |= dict(zip(own.names_of_sds(), self.sds(values, i), strict=True))
             for b, (start, k) in enumerate(zip(own.starts(), own.blocks, strict=True)):
                 if k > 1:
                     block = correlated(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0]
                     pairs = [(r, c) for r in range(k) for c in range(r)]
-                    found |= {own.name_of_correlation(start + c, start + r): block[r] @ block[c] for r, c in pairs}
+                    named |= {own.name_of_correlation(start + c, start + r): block[r] @ block[c] for r, c in pairs}
         others = dict(self.aux(values))
         if self.cutpoints:  # of predictors with their mean
             cuts = others.pop("threshold") + self.coefficients(values) @ jnp.asarray(self.centre)
-            found |= {f"threshold[{i}]": cuts[i] for i in range(self.cutpoints)}
-        return found | {n: x * (self.units.size if n == "sigma" else 1.0) for n, x in others.items()}
+            named |= {f"threshold[{i}]": cuts[i] for i in range(self.cutpoints)}
+        return named | {n: x * (self.units.size if n == "sigma" else 1.0) for n, x in others.items()}
 
     def others(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the law beside eta, from unknowns by their names: (S,), cutpoints (S, C - 1)."""
         cuts = [np.asarray(named[f"threshold[{i}]"]) for i in range(self.cutpoints)]
-        found = {name: np.asarray(named[name]) for name in LAWS[self.law].aux if name in named}
-        return found | ({"threshold": np.stack(cuts, -1)} if cuts else {})
+        parameters = {name: np.asarray(named[name]) for name in LAWS[self.law].aux if name in named}
+        return parameters | ({"threshold": np.stack(cuts, -1)} if cuts else {})
 
     def log_prior(self, values: Mapping[str, Any]) -> Float[Array, ""]:
         """Log prior of the unknowns, with the Jacobian of their units."""
@@ -234,7 +234,7 @@ class Form:
 
     @property
     def is_summed(self) -> bool:
-        """True where rows are read as sums over them (`vijax.models.formulas.crossed_normal`)."""
+        """True where rows are read as sums over them (`vijax.models.formulas.effects.crossed_normal`)."""
         return self.law == "gaussian" and len(self.effects) > 1
 
     def scales(self, values: Mapping[str, Any]) -> crossed_normal.Scales:
@@ -380,6 +380,6 @@ def _least_squares(
     p = x.shape[1]
     table = np.concatenate([x, wanted.reshape(len(x), -1)], 1)
     rows = np.concatenate([np.sqrt(weights)[:, None] * table, np.eye(p, table.shape[1]) * little[:, None]])
-    found = np.asarray(np.linalg.qr(rows, mode="r"))[:p]
-    found = found * np.where(np.diagonal(found) < 0, -1.0, 1.0)[:, None]
-    return np.linalg.solve(found[:, :p], found[:, p:]).reshape(p, *wanted.shape[1:]), found[:, :p]
+    triangle = np.asarray(np.linalg.qr(rows, mode="r"))[:p]
+    triangle = triangle * np.where(np.diagonal(triangle) < 0, -1.0, 1.0)[:, None]
+    return np.linalg.solve(triangle[:, :p], triangle[:, p:]).reshape(p, *wanted.shape[1:]), triangle[:, :p]

@@ -177,6 +177,7 @@ def read(
     grouping = tuple(dict.fromkeys(name for bar in parsed.bars for name in bar.columns))
     roles = roles_in(parsed, bool(law.categories))
     rows = typed_table(table, *roles)
+    require(len(rows) > 0, "table", "a row or more", "none")
     terms = terms_in(dataclasses.replace(parsed, response=None))
     observed = None if parsed.response is None else read_response(parsed, rows, law, base, functions)
     response = () if observed is None else observed.columns

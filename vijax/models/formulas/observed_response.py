@@ -114,9 +114,10 @@ def read_response(formula: Formula, table: TypedTable, law: Law, base: str | Non
         bad = int(typed.not_numbers()[0])
         got = f"{str(typed.values[bad])[:40]!r} in {table.row_name(bad)}"
         raise refuse(formula.argument, formula.text, node.span, f"numbers in {column.name!r}", got, "Correct the cell.")
-    known = len(levels.names) == 2
-    got = f"{len(levels.names)} categories"
-    require(known, formula.argument, "a response of numbers or of two categories", got, 'Or family="categorical".')
+    number = len(levels.names)
+    got = f"one category, {levels.names[0]!r}, in all rows" if number == 1 else f"{number} categories"
+    remedy = "Nothing is left to model." if number == 1 else 'Or family="categorical".'
+    require(number == 2, formula.argument, "a response of numbers or of two categories", got, remedy)
     return made("level", levels, levels.names[1])
 
 
@@ -140,7 +141,13 @@ def family_of_response(formula: Formula, table: TypedTable) -> str:
         return "bernoulli"
     if column.kind not in ("label", "digits"):
         return "gaussian"
-    return "bernoulli" if len(column.labels().names) <= 2 else "categorical"
+    if len(column.labels().names) <= 2:
+        return "bernoulli"
+    if column.kind == "digits":
+        expected = f"a response of numbers, or a family, for {node.name!r}"
+        remedy = f'Give numbers, table[{node.name!r}].astype(float), or write family="categorical".'
+        raise refuse(formula.argument, formula.text, node.span, expected, "text, all of which says numbers", remedy)
+    return "categorical"
 
 
 def _learnt(response: Response, table: TypedTable) -> dict:
@@ -178,6 +185,10 @@ def _categories(
         expected = "a column of categories as the response"
         raise refuse(formula.argument, formula.text, node.span, expected, repr(str(node)), remedy)
     levels = table.columns[node.name].labels().levels()
+    if len(levels.names) < 2:
+        got = f"one, {levels.names[0]!r}, in all rows" if levels.names else "none"
+        expected = f"two categories or more of {node.name!r}"
+        raise refuse(formula.argument, formula.text, node.span, expected, got, "Nothing is left to model.")
     if base is None:
         return levels, "", levels.names
     code = levels.code_of(base)
@@ -200,4 +211,9 @@ def _successes(node: Node, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
         row = int(bad[0])
         got = f"{successes[row]:g} of {trials[row]:g} in {reading.table.row_name(row)} ({len(bad)} such)"
         raise reading.refuse(node, "whole numbers of successes, 0 to the number of trials", got)
+    empty = np.flatnonzero(trials == 0)
+    if len(empty):
+        got = f"none in {reading.table.row_name(int(empty[0]))} ({len(empty)} such)"
+        remedy = "Rows without trials say nothing of the odds: leave them out."
+        raise reading.refuse(node, "a trial or more in each row", got, remedy)
     return successes, trials

@@ -53,13 +53,26 @@ def _lkj(factor: Array, eta: Any) -> Any:
     return jnp.sum(powers * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)[..., 1:]) - area, -1)
 
 
+def _normal(x: Any, mean: float, sd: float) -> Any:
+    """SciPy's squares of sd would not fit into float32 where sd is 1e20."""
+    return stats.norm.logpdf((x - mean) / sd) - math.log(sd)
+
+
+def _student_t(x: Any, degrees: float, mean: float, scale: float) -> Any:
+    return stats.t.logpdf((x - mean) / scale, degrees) - math.log(scale)
+
+
+def _cauchy(x: Any, scale: float) -> Any:
+    return stats.cauchy.logpdf(x / scale) - math.log(scale)
+
+
 TWICE = math.log(2.0)
 KINDS = {
-    "normal": Kind("mean, sd", "real", stats.norm.logpdf),
-    "student_t": Kind("degrees, mean, scale", "real", stats.t.logpdf),
-    "half_normal": Kind("sd", "positive", lambda x, sd: TWICE + stats.norm.logpdf(x, 0.0, sd)),
-    "half_student_t": Kind("degrees, scale", "positive", lambda x, nu, sd: TWICE + stats.t.logpdf(x, nu, 0.0, sd)),
-    "half_cauchy": Kind("scale", "positive", lambda x, sd: TWICE + stats.cauchy.logpdf(x, 0.0, sd)),
+    "normal": Kind("mean, sd", "real", _normal),
+    "student_t": Kind("degrees, mean, scale", "real", _student_t),
+    "half_normal": Kind("sd", "positive", lambda x, sd: TWICE + _normal(x, 0.0, sd)),
+    "half_student_t": Kind("degrees, scale", "positive", lambda x, nu, sd: TWICE + _student_t(x, nu, 0.0, sd)),
+    "half_cauchy": Kind("scale", "positive", lambda x, sd: TWICE + _cauchy(x, sd)),
     "exponential": Kind("rate", "positive", lambda x, rate: stats.expon.logpdf(x, 0.0, 1 / rate)),
     "gamma": Kind("shape, rate", "positive", lambda x, shape, rate: stats.gamma.logpdf(x, shape, 0.0, 1 / rate)),
     "beta": Kind("alpha, beta", "unit interval", stats.beta.logpdf),
@@ -87,7 +100,7 @@ def weak(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str
     slopes = {label: 2.5 * unit / sd for label, (_, sd) in columns.items() if label != "Intercept"}
     means = {label: mean for label, (mean, _) in columns.items()}
     intercept = math.sqrt((2.5 * unit) ** 2 + sum((sd * means[label]) ** 2 for label, sd in slopes.items()))
-    found: dict[str, Prior] = {}
+    priors: dict[str, Prior] = {}
     levels = design.against or (None,)
     for i, label in enumerate(labels):
         if law.link == "logit" and law.name != "beta":  # on a scale of probabilities the data say nothing of the unit
@@ -95,19 +108,19 @@ def weak(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str
         else:
             sd = intercept if label == "Intercept" else slopes[label]
         for level in levels:
-            found[at_level(label, level)] = ("normal", centre if label == "Intercept" else 0.0, sd)
+            priors[at_level(label, level)] = ("normal", centre if label == "Intercept" else 0.0, sd)
     for factor, z in zip(design.factors, design.rows.z, strict=True):
         for level in levels:
             for i, label in enumerate(factor.labels):
                 sd = intercept if label == "1" else 2.5 * unit / _about(z[:, i], weights)[1]
-                found[at_level(f"{label}|{factor.name}_sigma", level)] = ("half_normal", sd)
+                priors[at_level(f"{label}|{factor.name}_sigma", level)] = ("half_normal", sd)
         if max(factor.blocks) > 1:
-            found[f"corr|{factor.name}"] = ("lkj", 1.0)
+            priors[f"corr|{factor.name}"] = ("lkj", 1.0)
     if law.ordered:
         places = np.round(np.linspace(-2, 2, len(design.levels) - 1), 2)
-        return found | {f"threshold[{i}]": ("normal", float(at), 1.0) for i, at in enumerate(places)}
+        return priors | {f"threshold[{i}]": ("normal", float(at), 1.0) for i, at in enumerate(places)}
     own = {"sigma": ("half_student_t", 4.0, unit), **AUX}
-    return found | {name: own[name] for name in law.aux}
+    return priors | {name: own[name] for name in law.aux}
 
 
 def _about(x: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
@@ -119,7 +132,7 @@ def _about(x: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
 def changed(usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | None) -> dict[str, Prior]:
     """The usual priors with those that are given in their places; ValueError where there is none of that name, or it
     is of another support."""
-    found = dict(usual)
+    chosen = dict(usual)
     for name, prior in (given or {}).items():
         require(name in usual, "priors", f"one of {list(usual)}", repr(name))
         support = KINDS[usual[name][0]].support
@@ -129,9 +142,10 @@ def changed(usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | Non
         listed_kinds = " or ".join(f"({', '.join(words)})" for words in known.values())
         require(fits, "priors", f"for {name!r} {listed_kinds}", repr(prior))
         numbers = [float(x) for x in prior[1:]]
-        spreads = numbers if support != "real" else numbers[-1:]
+        # Of laws of real numbers all but the location, which is the last but one, are positive.
+        spreads = numbers if support != "real" else [*numbers[:-2], numbers[-1]]
         require(
             np.isfinite(numbers).all() and min(spreads) > 0, "priors", f"finite positive numbers for {name!r}", prior
         )
-        found[name] = (str(prior[0]), *numbers)
-    return found
+        chosen[name] = (str(prior[0]), *numbers)
+    return chosen

@@ -27,7 +27,11 @@ def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping
       data: the same as the density reads them.
     """
     law = LAWS[form.law]
-    base = design.rows.offset + design.rows.x @ np.array(form.units.location) if law.of_location else None
+    kept = np.flatnonzero(rows["weight"] > 0)  # a row of weight zero is left out
+    rows = {name: values[kept] for name, values in rows.items()}
+    base = None
+    if law.of_location:
+        base = (design.rows.offset + design.rows.x @ np.array(form.units.location))[kept]
 
     def layout(like: Any) -> Any:
         remedy = "Responses of other rows: fit.predict(table, key=key) has their means, sds and intervals."
@@ -45,8 +49,8 @@ def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping
         key_effects, key_data = jax.random.split(key)
         effects = dict(local)
         if form.effects and not effects:
-            found = _of_known(form)(values, layout["data"], key_effects)
-            effects = {own.name: u for own, u in zip(form.effects, found, strict=True)}
+            known = _of_known(form)(values, layout["data"], key_effects)
+            effects = {own.name: u for own, u in zip(form.effects, known, strict=True)}
         eta = form.eta(values, layout["rows"])
         for i, own in enumerate(form.effects):
             u = effects[own.name] * jnp.asarray(own.sizes, eta.dtype) / form.units.size
@@ -55,7 +59,7 @@ def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping
         y = law.of(form.aux(values), layout["rows"]["trials"]).sample(key_data, eta)  # type: ignore[misc]
         return y if base is None else jnp.asarray(base, y.dtype) + form.units.size * y
 
-    observed = lambda layout, data: jnp.asarray(design.y, jnp.result_type(float))
+    observed = lambda layout, data: jnp.asarray(design.y[kept], jnp.result_type(float))
     none = dict[str, Any]()  # families of known effects: they are drawn with the responses
     return Generative(layout, drawn, new_effects, observed, lambda stats, local: none, from_sizes=False)
 

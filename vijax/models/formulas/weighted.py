@@ -1,8 +1,59 @@
-"""Means and spreads of rows that count by their weights."""
+"""Weights of rows, and means and spreads of rows that count by them."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from jaxtyping import Float
+
+from vijax.checks import require
+from vijax.data.schema.typed_columns import TypedColumn, TypedTable, typed_table
+
+
+def weights_of(weights: Any, table: TypedTable) -> Float[np.ndarray, " N"]:
+    """The weights of the rows of a table: ones for None, a column by its name, or an array.
+
+    Raises:
+      ValueError: cells that are no numbers, masked or missing ones, negative ones, zeros alone, another number of them
+        than rows.
+
+    >>> weights_of("w", typed_table({"w": [2, 0]})).tolist(), weights_of(None, typed_table({"w": [2, 0]})).tolist()
+    ([2.0, 0.0], [1.0, 1.0])
+    """
+    size = len(table)
+    if weights is None:
+        return np.ones(size)
+    if isinstance(weights, str):
+        numbers = _numbers(table.column("weights", weights), table)
+    else:
+        require(
+            np.shape(weights) == (size,), "weights", f"one for each of the {size} rows", f"shape {np.shape(weights)}"
+        )
+        own = typed_table({"weights": weights})
+        numbers = _numbers(own.columns["weights"], own)
+    require((numbers >= 0) & np.isfinite(numbers), "weights", "finite numbers that are not negative", numbers)
+    require(numbers.any(), "weights", "a row of positive weight", "only zeros")
+    return numbers
+
+
+def _numbers(column: TypedColumn, table: TypedTable) -> Float[np.ndarray, " N"]:
+    bad = np.flatnonzero(column.missing) if column.missing.any() else column.not_numbers()
+    got = "" if not len(bad) else f"{str(column.values[bad[0]])[:40]!r} in {table.row_name(int(bad[0]))}"
+    require(not len(bad), "weights", f"numbers in {column.name!r}", got)
+    return column.numbers()
+
+
+def check_alignment(weights: Any, table: Any) -> None:
+    """Raises ValueError where weights and table are pandas' own, with labels of rows in another order: by their places
+    the weights would go to other rows."""
+    own: Any = getattr(weights, "index", None)
+    known: Any = getattr(table, "index", None)
+    if not hasattr(own, "equals") or not hasattr(known, "equals"):
+        return
+    remedy = "Pass weights.loc[table.index], or weights.to_numpy() for weights in the order of the rows."
+    got = "one with other labels, or in another order"
+    require(own.equals(known), "weights", "a Series with the index of the table", got, remedy)
 
 
 def mean_and_spread(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

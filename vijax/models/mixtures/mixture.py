@@ -31,6 +31,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.arguments import Positive, Positives, checked
 from vijax.checks import require
 from vijax.contract import init as starts
+from vijax.contract.expected import expecting, rows
 from vijax.contract.model import Estimates, Hyper, Model
 from vijax.contract.queries import Generative, rows_like
 from vijax.families import Categorical, Dirichlet
@@ -38,6 +39,7 @@ from vijax.families.base import as_float
 from vijax.families.construction import on_host
 from vijax.families.discrete import stick_breaking
 from vijax.models.emission import Emission, check_emission
+from vijax.models.emission.base import expected_by
 from vijax.models.energies.energy import energy_model
 from vijax.xla.by_value import by_value
 
@@ -96,7 +98,7 @@ def mixture(
         log_weights = stats["weights"].log if known is None else jnp.log(known)
         return stats["z"].one_hot @ (log_weights + log_likelihood(stats["components"], y))
 
-    return energy_model(
+    made = energy_model(
         globals={"components": emission.prior, **({"weights": prior} if known is None else {})},
         locals={"z": Categorical.from_logits(np.zeros(size))},
         energy=energy,
@@ -107,6 +109,7 @@ def mixture(
         prior_as_point=prior_as_point,
         generative=generative(emission, lambda hyper, values: values["weights"] if known is None else known),
     )
+    return expecting(made, expected_by(emission, rows))
 
 
 def generative(emission: Emission, weights: Callable[[Any, Any], Float[Array, " K"]]) -> Generative | None:
@@ -200,7 +203,7 @@ def dp_mixture(
             fit = jnp.concatenate([fit, log_likelihood(rest_of.expected_stats(), y)[:1]])
         return stats["z"].one_hot @ (weights + fit)
 
-    return energy_model(
+    made = energy_model(
         globals={
             "components": emission.prior,
             "sticks": lambda hyper: stick_breaking.dirichlet_process(hyper["concentration"], num_sticks),
@@ -215,6 +218,7 @@ def dp_mixture(
         prior_as_point=prior_as_point,
         generative=_generative_of_process(emission, tied),
     )
+    return expecting(made, expected_by(emission, rows))
 
 
 def _generative_of_process(emission: Emission, tied: bool) -> Generative | None:

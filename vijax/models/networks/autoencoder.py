@@ -35,6 +35,7 @@ from vijax.models.energies.free_part import FreePart
 from vijax.models.networks.observed import Observed
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import kept, step_jit
+from vijax.xla.content_keys import codes_of_rows, keys_of, own_keys
 
 Network = tuple[Callable[[PyTree, Array], Any], PyTree]
 """(apply, params): `apply(params, x)` of one input."""
@@ -69,7 +70,7 @@ class Autoencoder(Model):
         require_integers(num_samples=num_samples)
         x = taken(self, data)
         program = kept(self, ("bound", num_samples), lambda of: _bounding(of, num_samples))
-        return np.asarray(program(*self._networks(fit), jax.random.split(key, len(x)), x))
+        return np.asarray(program(*self._networks(fit), keys_of(key, codes_of_rows(x)), x))
 
     def _networks(self, fit: Any) -> tuple[PyTree, PyTree]:
         encoder = fit.state.hyper["encoder"]
@@ -167,8 +168,10 @@ def vae(
             batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
         )
         params = hyper["decoder"] if weights is None else weights.read(stats)["decoder"]
-        draws = (estep.refinements + 1, len(data), estep.num_samples, latent_dim)
-        noise = jnp.moveaxis(jax.random.normal(key, draws, jnp.result_type(float)), 1, 0)
+        draws = (estep.refinements + 1, estep.num_samples, latent_dim)
+        noise = jax.vmap(lambda own: jax.random.normal(own, draws, jnp.result_type(float)))(
+            own_keys(key, data, batch.weights)
+        )
         one = lambda noise, x: _bound(estep, encode, decode, observed, hyper["encoder"], params, noise, x)
         each, local = jax.vmap(one)(noise, data)
         counts = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)

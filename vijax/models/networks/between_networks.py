@@ -25,6 +25,7 @@ from vijax.inference.estep.networks import Structured
 from vijax.models.networks.structured_parts import Parts
 from vijax.predict.questions import bounds_of, inferred
 from vijax.xla.compiler import kept, step_jit
+from vijax.xla.content_keys import own_keys
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -93,7 +94,7 @@ def between_networks(
 
     def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
         data = data_of(batch)
-        keys = jax.random.split(key, len(jax.tree.leaves(data)[0]))
+        keys = own_keys(key, data, batch.weights)
         each, local = jax.vmap(lambda key, x: parts.bound(estep, hyper, dict(stats), key, x))(keys, data)
         counts = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
         constant = jax.lax.stop_gradient((each, local))

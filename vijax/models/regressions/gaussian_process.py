@@ -37,6 +37,7 @@ from vijax.inference.expectation import Expectation, exact
 from vijax.inference.likelihood import Likelihood, as_likelihood
 from vijax.inference.sites import FeatureForm, KernelForm, Prior
 from vijax.models.regressions.kernels import Kernel, KernelName, kernel_named
+from vijax.models.regressions.measure import at_one_place, observed
 from vijax.models.regressions.predictors import (
     LikelihoodOf,
     Predictors,
@@ -75,7 +76,9 @@ def gp(
         k(X, X') -> (N, N') matrix, a tinygp kernel or a function of your own. Where `hyper` is given, a function from
         `hyper` to a kernel.
       likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z); where `hyper` is given, a function from
-        `hyper` to a `Likelihood` also serves.
+        `hyper` to a `Likelihood` also serves. Of `gaussian()` and `student_t()` without a number the noise is learnt,
+        `fit.posterior["noise"]` being the law of its precision. y is then measured from its mean in units of its
+        standard deviation, and so are the kernel and `jitter`; all answers are in units of y.
       hyper: positive hyperparameters by name, which `pg_svi(learn=...)` can learn.
       jitter: a small number added to the kernel's diagonal.
       form: whitened: work with a factor of the kernel matrix; kernel: with the matrix itself.
@@ -102,7 +105,9 @@ def gp(
     anchors = x if inducing is None else jax.tree.map(as_float, inducing)
     num_sites, size = (int(jnp.shape(jax.tree.leaves(a)[0])[0]) for a in (x, anchors))
     kernel_of, likelihood_of, values = _as_functions(kernel, likelihood, hyper, others)
-    check_observations(y, num_sites, likelihood_of(values, stats_of(others or {})))
+    own_likelihood = likelihood_of(values, stats_of(others or {}))
+    check_observations(y, num_sites, own_likelihood)
+    seen = observed(y, likelihood_of, own_likelihood, others, at_one_place)
     _check_memory(num_sites, size, jnp.result_type(*jax.tree.leaves(x)).itemsize)
 
     def matrix(hyper: Hyper, anchors: Any) -> Float[Array, "anchors anchors"]:
@@ -136,7 +141,9 @@ def gp(
     rows = lambda inputs: jax.tree.map(as_float, inputs)
     own = lambda hyper, inputs: prior_covariance(hyper, rows(inputs))
     new_at = lambda hyper, inputs: computed(new)(hyper, anchors, inputs)
-    return predictors(prior, likelihood_of, y, rows, new_at, expectation or exact(), values, others, own)
+    return predictors(
+        prior, seen.likelihood, seen.y, rows, new_at, expectation or exact(), values, seen.others, own, seen.measure
+    )
 
 
 def _as_functions(

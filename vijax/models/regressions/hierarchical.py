@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positive, checked
 from vijax.contract import init as starts
+from vijax.contract.expected import expecting
 from vijax.contract.model import Model
 from vijax.families import Gamma, MultivariateNormal, PolyaGamma, Product, TruncatedNormal
 from vijax.families.base import as_float
@@ -39,6 +40,7 @@ from vijax.models.regressions.groups import (
     population,
     real_responses,
 )
+from vijax.models.regressions.regression import expected_response
 from vijax.xla.by_value import by_value
 
 Group = tuple[Float[Array, "n D"], Float[Array, " n"], Any]
@@ -95,7 +97,9 @@ def hierarchical_linear_regression(
         return context.energy.prior(context.hyper).replace({"noise": noise})
 
     model = _regression(dim, covariance, hyperprior, fits, lambda n: {}, _any, "finite responses", real_responses)
-    return model(globals={"noise": Gamma.from_shape_rate(as_float(shape), as_float(rate))}, init=start)
+    made = model(globals={"noise": Gamma.from_shape_rate(as_float(shape), as_float(rate))}, init=start)
+    responses = lambda data: np.asarray(data[1])[np.asarray(data[2], bool)]
+    return expecting(made, expected_response(responses, shape, rate))
 
 
 @by_value

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -22,6 +23,7 @@ from vijax.inference.expectation import Expectation, exact, jaakkola_jordan
 from vijax.inference.likelihood import Likelihood, as_likelihood, bernoulli_logit
 from vijax.inference.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
 from vijax.inference.sites.forms import padded_rows
+from vijax.models.regressions.measure import at_one_place, observed, place_of_columns
 from vijax.models.regressions.predictors import Predictors, check_observations, of_others, predictors, stats_of
 from vijax.xla.by_value import by_value
 
@@ -47,8 +49,10 @@ def glm(
     Args:
       x: design matrix, (N, D): an array, a SciPy sparse matrix or a jax BCOO, never made dense in weight space.
       y: observations, (N,).
-      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z).
-      prior_scale: prior standard deviation of the weights. A hyperparameter that can be learnt.
+      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z). Of `gaussian()` and `student_t()` without
+        a number the noise is learnt, `fit.posterior["noise"]` being the law of its precision.
+      prior_scale: prior standard deviation of the weights. A hyperparameter that can be learnt. Where the noise is
+        learnt it is in units of the standard deviation of y, and the intercept's prior is about the mean of y.
       form: work with weights or with the kernel; auto: by shape. The kernel form wants sites of nonnegative precision,
         hence a log-concave likelihood. None is "auto".
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
@@ -72,19 +76,21 @@ def glm(
     lik = likelihood_of({"prior_scale": as_float(prior_scale)}, stats_of(others or {}))
     y = as_array(y)
     check_observations(y, design.shape[0], lik)
+    seen = observed(y, likelihood_of, lik, others, design.place)
     if form is None or form == "auto":
         form = "kernel" if design.shape[1] >= design.shape[0] and lik.log_concave else "weights"
     view = _KernelView(design) if form == "kernel" else _WeightView(design)
     return predictors(
         prior=lambda hyper: view.prior(hyper["prior_scale"]),
-        likelihood=likelihood_of,
-        y=y,
+        likelihood=seen.likelihood,
+        y=seen.y,
         rows=view.rows,
         new=lambda hyper, rows: view.new(hyper["prior_scale"], rows),
         expectation=expectation or exact(),
         hyper={"prior_scale": as_float(prior_scale)},
-        others=others,
+        others=seen.others,
         own=_own if form == "kernel" else None,
+        measure=seen.measure,
     )
 
 
@@ -135,6 +141,35 @@ class _Design:
         bad = _rows_not_finite(matrix)
         where = f"{len(bad)} rows that are not, the first row {bad[0]}, counted from 0" if len(bad) else ""
         require(not len(bad), "x", "finite numbers", where, "Remove or impute those rows.")
+
+    def place(self, middle: float) -> tuple[Callable[[Any], Any], Any]:
+        """The place of responses with this middle, as weights of the columns: that of the intercept, or of all groups.
+        Without such columns the place is zero (`vijax.models.regressions.measure.Place`)."""
+        weights = _constant(self.matrix) if self.sparse else place_of_columns(np.asarray(self.matrix))
+        if weights is None:
+            return at_one_place(0.0)
+        return (lambda inputs: _weighted(inputs, middle * weights)), _weighted(self.matrix, middle * weights)
+
+
+def _constant(matrix: Any) -> np.ndarray | None:
+    """Weights by which the first column of a constant of a CSR matrix is one; None where there is none."""
+    columns = matrix.tocsc()
+    for index in np.flatnonzero(np.diff(columns.indptr) == matrix.shape[0]):
+        entries = columns.data[columns.indptr[index] : columns.indptr[index + 1]]
+        if entries[0] != 0 and np.all(entries == entries[0]):
+            weights = np.zeros(matrix.shape[1])
+            weights[index] = 1.0 / entries[0]
+            return weights
+    return None
+
+
+def _weighted(inputs: Any, weights: np.ndarray) -> Any:
+    """The sums of columns with these weights, in float64 where JAX does not trace."""
+    if isinstance(inputs, jax.core.Tracer):
+        return inputs @ jnp.asarray(weights, inputs.dtype)
+    if _is_sparse(inputs):
+        return np.asarray(_Design(inputs).matrix.astype(np.float64) @ weights)
+    return np.asarray(inputs, np.float64) @ weights
 
 
 def _as_csr(x: Any) -> Any:

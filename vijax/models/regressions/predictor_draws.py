@@ -17,6 +17,7 @@ from vijax.checks import require
 from vijax.contract.queries import Generative, Values, is_size
 from vijax.inference.expectation.scalar import expect
 from vijax.inference.likelihood import Likelihood
+from vijax.models.regressions.measure import NOISE, Measure
 from vijax.tree import as_arrays
 from vijax.xla.compiler import quick_jit
 
@@ -40,6 +41,11 @@ class Joint(NamedTuple):
         """The mean."""
         return self.predictors
 
+    def outward(self, measure: Measure, place: Any) -> Joint:
+        """The law of the responses' own predictors, in units of y."""
+        place = jnp.asarray(place, self.predictors.dtype)
+        return Joint(place + measure.unit * self.predictors, measure.unit * self.root)
+
 
 class NewInputs(NamedTuple):
     """Inputs at which responses are drawn, other than sites."""
@@ -54,6 +60,7 @@ def of_predictors(
     own: Callable[[Any, Any], Float[Array, "T T"]] | None,
     others: Mapping[str, Any],
     draws: bool,
+    measure: Measure | None = None,
 ) -> Generative | None:
     """The `Generative` of a model of Gaussian predictors, which draws responses.
 
@@ -70,16 +77,25 @@ def of_predictors(
         q = posterior[Z]
         rest = {name: law for name, law in posterior.items() if name != Z}
         if not isinstance(layout, NewInputs):
-            return {Z: _at_sites(q, layout), **rest}
+            here = _at_sites(q, layout)
+            return {Z: here if measure is None else here.outward(measure, measure.at_sites[layout]), **rest}
         hyper = as_arrays(hyper if q.hyper is None else q.hyper)
         prior_cov = None if own is None else own(hyper, layout.inputs)
-        return {Z: at_new(q, hyper, rows(layout.inputs), prior_cov), **rest}
+        there = at_new(q, hyper, rows(layout.inputs), prior_cov)
+        return {Z: there if measure is None else there.outward(measure, measure.offset(layout.inputs)), **rest}
 
     def data(hyper: Any, values: Values, local: Values, layout: Any, key: PRNGKeyArray) -> Array:
         stats = {name: law.stats(values[name]) for name, law in others.items()}
-        return likelihood(hyper, stats).sample(key, values[Z])
+        law = likelihood(hyper, stats) if measure is None else measure.noise.law(stats[NOISE], 1.0)
+        return law.sample(key, values[Z])
 
-    return Generative(_layout, data, observed=_observed, globals=globals_)
+    def seen(layout: Any, like: Any) -> Array:
+        y = _observed(layout, like)
+        if measure is None or not isinstance(like, dict):
+            return y
+        return jnp.asarray(measure.at_sites[layout] + measure.unit * np.asarray(y), y.dtype)
+
+    return Generative(_layout, data, observed=seen, globals=globals_)
 
 
 @quick_jit
@@ -147,6 +163,8 @@ def response(likelihood: Likelihood, mean: Any, variance: Any, level: float = 0.
     ['-3.92', '3.92']
     """
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
+    remedy = "model.law(fit.posterior) is the law that was learnt."
+    require(likelihood.noise is None, "likelihood", "one whose noise is known", likelihood.name, remedy)
     knows = likelihood.mean is not None
     require(knows, "likelihood", "one that knows its mean", likelihood.name, "Give it mean= and cdf=.")
     m, v = (jnp.asarray(x, jnp.result_type(float)) for x in (mean, variance))

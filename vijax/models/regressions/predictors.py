@@ -31,6 +31,7 @@ from vijax.inference import expectation as expectations
 from vijax.inference.expectation import Expectation
 from vijax.inference.likelihood import Likelihood, Moments
 from vijax.inference.sites import Marginals, Prior, SitePosterior, Sites
+from vijax.models.regressions.measure import NOISE, Measure
 from vijax.models.regressions.predictor_draws import Z, of_predictors
 from vijax.tree import on_device
 from vijax.xla.compiler import once_jit
@@ -49,6 +50,7 @@ class Predictors(Model):
       rows: inputs -> arrays, on the host: what `new` reads.
       predicted: (posterior, hyper, rows) -> mean and variance of new predictors; one compiled program.
       densities: (posterior, hyper, rows, y) -> p(y | data); one compiled program.
+      measure: the place and the unit in which y and z are measured within, where the noise is unknown; else None.
     """
 
     likelihood: LikelihoodOf
@@ -56,10 +58,12 @@ class Predictors(Model):
     rows: Callable[[Any], Any]
     predicted: Callable[..., tuple[Array, Array]]
     densities: Callable[..., Array]
+    measure: Measure | None = None
 
     @property
     def data(self) -> dict[str, Any]:
-        """The data for `vijax.fit`: {"site": 0, ..., N - 1, "y": observations}."""
+        """The data for `vijax.fit`: {"site": 0, ..., N - 1, "y": observations}; where the noise is unknown, these are
+        measured from `measure.offset` in units of `measure.unit`."""
         return self.form.given
 
     @property
@@ -103,7 +107,21 @@ class Predictors(Model):
           inputs: T new inputs.
           hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
         """
-        return self.predicted(*self._of(posterior, hyper), self.rows(inputs))
+        found = self.predicted(*self._of(posterior, hyper), self.rows(inputs))
+        return found if self.measure is None else self.measure.outward(inputs, *found)
+
+    def law(self, posterior: Any, hyper: Hyper | None = None) -> Likelihood:
+        """p(y | z) as it was learnt, y and z in their own units: for `vijax.models.response`, say.
+
+        Args:
+          posterior: posterior of a fit, `fit.posterior`. Of the precision of unknown noise, "noise", its mean counts.
+          hyper: other hyperparameters than it was fitted with.
+        """
+        _, hyper = self._of(posterior, hyper)
+        means = _means_of_others(posterior)
+        if self.measure is None:
+            return self.likelihood(hyper, means)
+        return self.measure.noise.law(means[NOISE], 1.0)
 
     def predictive(self, posterior: Any, inputs: Any, y: Any, hyper: Hyper | None = None) -> Float[Array, " new"]:
         """p(y* | data) = E_q[p(y* | z*)], by quadrature: for y = 1 throughout, the probability of the class +1.
@@ -115,6 +133,7 @@ class Predictors(Model):
           hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
         """
         q, hyper = self._of(posterior, hyper)
+        y = y if self.measure is None else self.measure.inward(inputs, y)
         y, _ = observations(self.likelihood(hyper, _means_of_others(posterior)), y)
         return self.densities({**_others(posterior), Z: q}, hyper, self.rows(inputs), y)
 
@@ -152,6 +171,7 @@ def predictors(
     hyper: Hyper | None = None,
     others: Mapping[str, Family] | None = None,
     own: Callable[[Hyper, Any], Array] | None = None,
+    measure: Measure | None = None,
 ) -> Predictors:
     """A model of Gaussian predictors.
 
@@ -166,6 +186,7 @@ def predictors(
       hyper: positive hyperparameters by name.
       others: priors of further globals, whose statistics the likelihood reads (the rate of wrong labels, say).
       own: (hyper, inputs) -> prior covariance of new predictors, where features do not explain all of it.
+      measure: the measure of y, which is measured by it already; None where y is taken as it is.
     """
     values = dict(hyper or {})
     num_sites = int(np.shape(jax.tree.leaves(y)[0])[0])
@@ -184,22 +205,23 @@ def predictors(
         init=lambda hyper, key, prior, batch: prior,
         estep=expectation,
         needs_prior=(Z,),
-        by_entry=ByEntry(lambda hyper: {Z: (prior(hyper), hyper)}, _reads(num_sites)),
+        by_entry=ByEntry(
+            lambda hyper: {Z: (prior(hyper), hyper)}, _reads(num_sites, None if measure is None else np.asarray(y))
+        ),
         form=DataForm(
             kinds={"site": "index", "y": kinds}, given={"site": np.arange(num_sites, dtype=np.int32), "y": y}
         ),
         queries=answers(
-            of_predictors(likelihood, rows, new, own, others or {}, draws),
-            score=_score(likelihood, rows, densities),
-            predict=lambda fit, inputs: predicted(
-                fit.posterior[Z], tree.as_arrays(fit.posterior[Z].hyper), rows(inputs)
-            ),
+            of_predictors(likelihood, rows, new, own, others or {}, draws, measure),
+            score=_score(likelihood, rows, densities, measure),
+            predict=_predict(rows, predicted, measure),
         ),
         likelihood=likelihood,
         y=y,
         rows=rows,
         predicted=predicted,
         densities=densities,
+        measure=measure,
     )
 
 
@@ -250,7 +272,7 @@ def _differentiated_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     return moments.value, change.value + slope * shift.mean + 0.5 * curvature * shift.variance
 
 
-def _reads(num_sites: int) -> Callable[[Minibatch], dict[str, Array]]:
+def _reads(num_sites: int, measured: np.ndarray | None) -> Callable[[Minibatch], dict[str, Array]]:
     def reads(batch: Minibatch) -> dict[str, Array]:
         """The sites of a batch, checked as far as shapes and values allow."""
         data, expected = batch.data, "{'site': rows, 'y': observations}, as model.data is"
@@ -260,6 +282,7 @@ def _reads(num_sites: int) -> Callable[[Minibatch], dict[str, Array]]:
         if not isinstance(rows, jax.core.Tracer):
             inside = (np.asarray(rows) >= 0) & (np.asarray(rows) < num_sites)
             require(inside, "batch", f"sites from 0 to {num_sites - 1}", rows)
+            _check_measured(measured, rows, data["y"])
         if batch.num_groups is not None and not isinstance(batch.num_groups, jax.core.Tracer):
             same = int(batch.num_groups) == num_sites
             require(same, "batch.num_groups", f"N = {num_sites} sites", batch.num_groups)
@@ -268,13 +291,35 @@ def _reads(num_sites: int) -> Callable[[Minibatch], dict[str, Array]]:
     return reads
 
 
-def _score(likelihood: Callable, rows: Callable, densities: Callable) -> Callable[..., HeldOut]:
+def _check_measured(measured: np.ndarray | None, rows: Any, y: Any) -> None:
+    """Raises ValueError where the observations of these sites are not those that were measured."""
+    if measured is None or isinstance(y, jax.core.Tracer):
+        return
+    remedy = "They are measured by the model. For other observations make another model; or give the noise a number."
+    same = np.array_equal(measured[np.asarray(rows)], np.asarray(y))
+    require(same, "data", "the observations of model.data, for noise is unknown", "others", remedy)
+
+
+def _predict(rows: Callable, predicted: Callable, measure: Measure | None) -> Callable[..., tuple[Any, Any]]:
+    def predict(fit: Any, inputs: Any) -> tuple[Any, Any]:
+        """Mean and variance of the predictors of new inputs."""
+        q = fit.posterior[Z]
+        found = predicted(q, tree.as_arrays(q.hyper), rows(inputs))
+        return found if measure is None else measure.outward(inputs, *found)
+
+    return predict
+
+
+def _score(
+    likelihood: Callable, rows: Callable, densities: Callable, measure: Measure | None
+) -> Callable[..., HeldOut]:
     def score(hyper: Hyper, estimates: Mapping[str, Any], data: Any, key: PRNGKeyArray) -> HeldOut:
         """Log predictive density of new observations, data = (inputs, y)."""
         del key
         pair = isinstance(data, tuple | list) and len(data) == 2
         require(pair, "data", "a pair (inputs, y) of new inputs and their observations", type(data).__name__)
-        y, _ = observations(likelihood(hyper, _means_of_others(estimates)), data[1])
+        y = data[1] if measure is None else measure.inward(*data)
+        y, _ = observations(likelihood(hyper, _means_of_others(estimates)), y)
         found = densities(dict(estimates), hyper, rows(data[0]), y)
         return HeldOut.of(np.log(np.maximum(np.asarray(found, np.float64), 1e-300)))
 

@@ -12,6 +12,7 @@ c_* = relevance_shape + 1/2,  d_* = relevance_rate + (w_d^2 a_* / b_* + V_dd) / 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
+from vijax.contract.expected import Expected, expecting, of_place_and_scale
 from vijax.contract.model import Hyper, Model
 from vijax.contract.queries import Generative
 from vijax.families import Gamma, MultivariateNormalGamma
@@ -77,7 +79,7 @@ def ard_regression(
 
     relevance = Gamma.from_shape_rate(np.full(dim, relevance_shape), np.full(dim, relevance_rate))
     start = MultivariateNormalGamma.from_parameters(np.zeros(dim), np.eye(dim), 2.0, 1.0)
-    return energy_model(
+    made = energy_model(
         globals={"coefficients": conditional(start), "relevance": relevance},
         energy=energy,
         prior_energy=prior_energy,
@@ -89,6 +91,15 @@ def ard_regression(
             lambda like: _inputs(like, dim), _responses, observed=lambda x, data: jnp.asarray(data[1])
         ),
     )
+    return expecting(made, expected_response(lambda data: np.asarray(data[1]), shape, rate))
+
+
+def expected_response(responses: Callable[[Any], np.ndarray], shape: float, rate: float) -> Expected:
+    """What the gamma prior of the precision of the noise expects of responses; their place is free."""
+    strain = of_place_and_scale(0.0, 0.0, 2.0 * rate, 2.0 * shape)
+    prior = f"of deviation {math.sqrt(rate / shape):.3g} or more as responses"
+    remedy = "Measure responses in a smaller unit, or give a smaller `rate`, about `shape` times their variance."
+    return Expected(lambda data: responses(data)[:, None], strain, prior, remedy)
 
 
 def _inputs(like: Any, dim: int) -> Float[Array, "N D"]:

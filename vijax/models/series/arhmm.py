@@ -14,6 +14,7 @@ steps after it say nothing of the dynamics, while the chain of states goes on th
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Count, NotNegative, Positive, Size, checked
 from vijax.contract import init as starts
+from vijax.contract.expected import STANDARDISE, Expected, expecting, of_place_and_scale, steps
 from vijax.contract.model import Estimates, Model
 from vijax.contract.queries import Generative, Values, is_sizes
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
@@ -124,9 +126,12 @@ def arhmm(
         return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
 
     def check(data: PyTree) -> None:
+        check_columns(data, dim, num_inputs)
+
+    def enough(data: PyTree) -> None:
         require_explained(*check_columns(data, dim, num_inputs), dim, num_lags)
 
-    return energy_model(
+    made = energy_model(
         globals={
             "initial": Dirichlet.from_concentration(initial_concentration * np.ones(num_states)),
             "transition": Dirichlet.from_concentration(rows),
@@ -140,6 +145,16 @@ def arhmm(
         score=lambda hyper, q, data, key: score(form, q, data),
         generative=_drawn(form),
     )
+    made = dataclasses.replace(made, form=dataclasses.replace(made.form, enough=enough))
+    return expecting(made, _expected(dim, num_states, strength, degrees, variance))
+
+
+def _expected(dim: int, num_states: int, strength: float, degrees: float | None, variance: float) -> Expected:
+    """What the prior of the dynamics expects of the columns that move."""
+    worth = dim + 2.0 if degrees is None else degrees
+    strain = of_place_and_scale(0.0, strength, worth * variance, worth, num_states)
+    prior = f"about 0 and of deviation {np.sqrt(variance):.3g}"
+    return Expected(lambda data: steps(data)[:, :dim], strain, prior, STANDARDISE)
 
 
 def explained(form: Form, s: Any, y: Float[Array, "T C"], mask: Bool[Array, " T"]) -> Float[Array, "T K"]:
@@ -171,6 +186,7 @@ def score(form: Form, q: Estimates, data: PyTree) -> Any:
     from vijax.evaluate import Score
 
     y, mask = check_columns(data, form.dim, form.num_inputs)
+    require_explained(y, mask, form.dim, form.num_lags)
     with enable_x64(True):
         q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
         y = np.asarray(y, np.float64)

@@ -24,10 +24,14 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import NotNegative, Positive, Size, checked
 from vijax.contract import init as starts
+from vijax.contract.expected import expecting
 from vijax.contract.model import Model
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
 from vijax.models.energies.energy import energy_model
+from vijax.models.series.hmm import require_seen, seen_steps
 from vijax.models.series.sequences import check_pair, check_values, factorial
+from vijax.models.series.state_space import expected_of_observations
+from vijax.spreads import spread_or_one
 from vijax.xla.by_value import by_value
 
 
@@ -62,7 +66,8 @@ def factorial_hmm(
     Returns:
       A `Model` with globals `initial` (batch (M,)), `transition` (batch (M, K)) and `contributions`
       (MultivariateNormalGamma over (w_d, tau_d), batch (D,); w_d of length M K, chain by chain), and locals `z1`, ...,
-      `zM`. Data: a pair (y, mask) of shapes (N, T, D) and (N, T), as for `vijax.models.hmm`.
+      `zM`. Data: a pair (y, mask) of shapes (N, T, D) and (N, T), as for `vijax.models.hmm`: a step with a
+      NaN was not seen.
       `fit.locals(data, key=key)["z1"].probs` are smoothed probabilities of the first chain.
 
     >>> import vijax as vi
@@ -91,6 +96,8 @@ def factorial_hmm(
         check_data=lambda data: _check(data, dim),
         generative=factorial(dim, num_chains, lambda data: _check(data, dim)),
     )
+    made = dataclasses.replace(made, form=dataclasses.replace(made.form, enough=require_seen))
+    made = expecting(made, expected_of_observations(dim, strength, shape, rate))
     return dataclasses.replace(made, needs_prior=("contributions",) if num_chains > 1 else ())
 
 
@@ -101,8 +108,10 @@ def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> 
     total = jnp.zeros((), y.dtype)
     for z, first, moves in zip(chains, stats["initial"].log, stats["transition"].log, strict=True):
         total += jnp.vdot(z.initial, first) + jnp.vdot(z.transition, moves)
-    states = jnp.concatenate([jnp.where(mask[:, None], z.unary, 0.0) for z in chains], -1)
-    return total + _fits(stats["contributions"], states, len(chains), jnp.where(mask[:, None], y, 0.0), mask)
+    y, seen = seen_steps(y)
+    seen &= jnp.asarray(mask, bool)
+    states = jnp.concatenate([jnp.where(seen[:, None], z.unary, 0.0) for z in chains], -1)
+    return total + _fits(stats["contributions"], states, len(chains), jnp.where(seen[:, None], y, 0.0), seen)
 
 
 def _fits(
@@ -124,12 +133,13 @@ def random_contributions(key: PRNGKeyArray, context: starts.Context) -> Product:
     """Contributions that split mean and variance of each column at random, with all else at its prior: restarts find
     different optima. The start is so far from the prior that all have a mode, as points need."""
     y, mask = context.data().data
-    mask = jnp.asarray(mask, bool)[..., None]
-    y = jnp.where(mask, jnp.asarray(y, jnp.result_type(float)), 0.0)
+    y, seen = seen_steps(jnp.asarray(y, jnp.result_type(float)))
+    mask = (jnp.asarray(mask, bool) & seen)[..., None]
+    y = jnp.where(mask, y, 0.0)
     count = jnp.maximum(jnp.sum(mask, dtype=y.dtype), 1)
     mean = jnp.sum(y, (0, 1)) / count
     variance = jnp.sum(jnp.where(mask, y - mean[None, None], 0.0) ** 2, (0, 1)) / count
-    variance = jnp.where(variance > 0, variance, 1.0)
+    variance = spread_or_one(jnp.sqrt(variance), mean) ** 2
     prior = context.energy.prior(context.hyper)
     num_chains, width = prior["initial"].batch_shape[0], prior["contributions"].dim
     noise = jax.random.normal(key, (len(mean), width), y.dtype)
@@ -151,4 +161,4 @@ def _paths(num_chains: int, num_states: int, group: tuple[Array, Array]) -> dict
 
 def _check(data: PyTree, dim: int) -> None:
     y, mask = check_pair(data, dim)
-    check_values(~np.isfinite(y), y, mask, "finite numbers", "Remove or impute those steps.")
+    check_values(np.isinf(y), y, mask, "finite numbers, or NaN for a step that was not seen")

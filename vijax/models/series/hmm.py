@@ -10,6 +10,7 @@ Baum-Welch; with a Gibbs E-step paths are drawn by forward filtering and backwar
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -20,10 +21,12 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import NotNegative, Positive, checked
 from vijax.contract import init as starts
+from vijax.contract.expected import expecting, steps
 from vijax.contract.model import Estimates, Model
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
 from vijax.families.chain import chains
 from vijax.models.emission import Emission, check_emission
+from vijax.models.emission.base import expected_by
 from vijax.models.energies.energy import energy_model
 from vijax.models.series.sequences import check_pair, check_values, hidden_markov, score_of
 from vijax.tree import on_device
@@ -91,7 +94,7 @@ def hmm(
         zeros = (on_device(np.zeros(shape, dtype)) for shape in ((size,), (size, size), (len(y), size)))
         return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
 
-    return energy_model(
+    made = energy_model(
         globals={
             "initial": Dirichlet.from_concentration(initial_concentration * np.ones(size)),
             "transition": Dirichlet.from_concentration(rows),
@@ -106,6 +109,8 @@ def hmm(
         prior_as_point=prior_as_point,
         generative=hidden_markov(emission, lambda data: _check(emission, data)),
     )
+    made = dataclasses.replace(made, form=dataclasses.replace(made.form, enough=require_seen))
+    return expecting(made, expected_by(emission, steps))
 
 
 @by_value
@@ -160,6 +165,14 @@ def _check(emission: Emission, data: PyTree) -> None:
     y, mask = check_pair(data)
     check_values(np.isinf(y), y, mask, "finite numbers, or NaN for a step that was not seen")
     seen = mask & ~np.isnan(y).any(axis=-1)
-    if not seen.any():
+    if seen.any():
+        emission.check(y[seen])
+    else:
+        emission.check(np.zeros_like(y[mask]))  # the number of columns
+
+
+def require_seen(data: PyTree) -> None:
+    """Raises ValueError where no step was seen: nothing would be fitted."""
+    y, mask = check_pair(data)
+    if np.isnan(y[mask]).any(axis=-1).all():
         check_values(np.isnan(y), y, mask, "a step without NaN")
-    emission.check(y[seen])

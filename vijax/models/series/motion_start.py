@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.models.series.switching_dynamics import Form, change_of, features_of, known_steps
+from vijax.spreads import spread_or_one
 
 RIDGE = 1e-3
 """Precision, in observations, of regressions about staying where one is."""
@@ -111,4 +112,4 @@ def _scaled(form: Form, y: Float[Array, "N T C"], mask: Bool[Array, "N T"]) -> F
     count = jnp.maximum(jnp.sum(there, (0, 1), dtype=y.dtype), 1)
     mean = jnp.sum(jnp.where(there, y, 0.0), (0, 1)) / count
     spread = jnp.sqrt(jnp.sum(jnp.where(there, y - mean[None, None], 0.0) ** 2, (0, 1)) / count)
-    return (y - mean[None, None]) / jnp.where(spread > 0, spread, 1.0)[None, None]
+    return (y - mean[None, None]) / spread_or_one(spread, mean)[None, None]

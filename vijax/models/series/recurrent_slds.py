@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from vijax.arguments import Count, NotNegative, Positive, Size, checked
 from vijax.checks import require
 from vijax.contract import init as starts
+from vijax.contract.expected import expecting
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, Values
 from vijax.families import Dirichlet, MultivariateNormal, PolyaGamma
@@ -46,7 +47,7 @@ from vijax.models.series.slds import (
     slds,
     states_template,
 )
-from vijax.models.series.state_space import path_template, regression_prior
+from vijax.models.series.state_space import expected_of_observations, path_template, regression_prior
 from vijax.models.series.switching_dynamics import Form, Motion
 from vijax.xla.by_value import by_value
 
@@ -125,7 +126,7 @@ def recurrent_slds(
     first = slds(*sizes, *concentrations, persistence, strength, degrees, variance, shape, rate)
     mean = np.concatenate([np.zeros((num_states - 1, latent_dim)), 2 * stickiness * _stick(num_states)[1].T], 1)
     covariance = np.broadcast_to(spread**2 * np.eye(width), (num_states - 1, width, width))
-    return energy_model(
+    made = energy_model(
         globals={
             "initial": Dirichlet.from_concentration(initial_concentration * np.ones(num_states)),
             "switching": MultivariateNormal.from_mean_cov(mean, covariance),
@@ -140,6 +141,7 @@ def recurrent_slds(
         check_data=lambda data: check_observations(dim, num_inputs, data),
         generative=_drawn(form, dim),
     )
+    return expecting(made, expected_of_observations(dim, strength, shape, rate))
 
 
 def switching_terms(

@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Count, NotNegative, Positive, Size, checked
 from vijax.contract import init as starts
+from vijax.contract.expected import expecting
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, Values
 from vijax.families import Dirichlet, LinearGaussianChainStats, MarkovChain, MarkovChainStats, NormalGamma, Product
@@ -34,6 +35,7 @@ from vijax.models.energies.energy import energy_model
 from vijax.models.series import sequences
 from vijax.models.series.motion_start import labels_by_motion
 from vijax.models.series.state_space import (
+    expected_of_observations,
     first_terms,
     observation_terms,
     path_template,
@@ -123,7 +125,7 @@ def slds(
     def energy(stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]) -> Float[Array, ""]:
         return chain_terms(stats) + path_terms(form, dim, stats, group)
 
-    return energy_model(
+    made = energy_model(
         globals={
             **chain_priors(num_states, initial_concentration, transition_concentration, stickiness),
             **motion_priors(form, num_states, strength, degrees, variance, shape, rate),
@@ -137,6 +139,7 @@ def slds(
         check_data=lambda data: check_observations(dim, num_inputs, data),
         generative=drawn(form, dim),
     )
+    return expecting(made, expected_of_observations(dim, strength, shape, rate))
 
 
 def motion_priors(

@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.contract import init as starts
+from vijax.contract.expected import STANDARDISE, Expected, expecting, of_place_and_scale, steps
 from vijax.contract.model import Estimates, Model
 from vijax.families import (
     LinearGaussianChain,
@@ -38,6 +39,7 @@ from vijax.families import (
 )
 from vijax.models.energies.energy import energy_model, zero_stats
 from vijax.models.series.sequences import check_pair, check_values, linear_gaussian, score_of
+from vijax.spreads import is_rounding
 from vijax.tree import on_device
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import once_jit
@@ -84,7 +86,7 @@ def linear_gaussian_state_space(
     >>> print(np.sort(turn).round(2))  # a rotation by a third of a radian a step
     [-0.33  0.33]
     """
-    return energy_model(
+    made = energy_model(
         globals={
             "initial": NormalGamma.from_parameters(np.zeros(num_states), strength, shape, rate),
             "dynamics": regression_prior(num_states, num_states, strength, shape, rate),
@@ -98,6 +100,15 @@ def linear_gaussian_state_space(
         score=lambda hyper, q, data, key: score(q, data, dim),
         generative=linear_gaussian(dim, lambda data: _check(data, dim)),
     )
+    return expecting(made, expected_of_observations(dim, strength, shape, rate))
+
+
+def expected_of_observations(dim: int, strength: float, shape: float, rate: float) -> Expected:
+    """What the priors of the coefficients and the noise of D observed columns expect."""
+    strain = of_place_and_scale(0.0, strength, 2.0 * rate, 2.0 * shape)
+    deviation = math.sqrt(rate / shape)
+    columns = lambda data: steps(data)[:, :dim]
+    return Expected(columns, strain, f"about 0 and of deviation {deviation:.3g}", STANDARDISE)
 
 
 def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
@@ -172,9 +183,10 @@ def window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states
     seen = mask[..., None] & ~jnp.isnan(y)
     count = jnp.maximum(jnp.sum(seen, (0, 1), dtype=y.dtype), 1)
     y = jnp.where(seen, y, 0.0)
-    y = jnp.where(seen, y - (jnp.sum(y, (0, 1)) / count)[None, None], 0.0)
+    mean = jnp.sum(y, (0, 1)) / count
+    y = jnp.where(seen, y - mean[None, None], 0.0)
     spread = jnp.sqrt(jnp.sum(y**2, (0, 1)) / count)
-    y = y / jnp.where(spread > 0, spread, 1.0)[None, None]
+    y = jnp.where(is_rounding(spread, mean), 0.0, y / jnp.where(spread > 0, spread, 1.0))
     length = -(-num_states // y.shape[-1]) + 1
     ahead = [jnp.pad(y[:, i:], ((0, 0), (0, min(i, y.shape[1])), (0, 0))) for i in range(length)]
     windows = jnp.concatenate(ahead, -1)

@@ -177,12 +177,12 @@ def _excess(documents: Documents, table: Float[Array, "W K"], z: Float[Array, "d
 
     def add(total: Array, block: Words) -> Any:
         chance = jnp.sum(shares[block.document] * words[block.word], 1)
-        found = jnp.where(block.times > 0, block.times * jnp.log(jnp.maximum(chance, 1e-37)), 0.0)
-        return total.at[block.document].add(found), None
+        sums = jnp.where(block.times > 0, block.times * jnp.log(jnp.maximum(chance, 1e-37)), 0.0)
+        return total.at[block.document].add(sums), None
 
-    found, _ = jax.lax.scan(add, jnp.zeros_like(z[:, 0]), documents.pairs)
+    sums, _ = jax.lax.scan(add, jnp.zeros_like(z[:, 0]), documents.pairs)
     site = jnp.sum(sites.linear * z, 1) - 0.5 * jnp.einsum("dk,dkl,dl->d", z, sites.precision, z, precision="highest")
-    return found - site
+    return sums - site
 
 
 def _topics_of_words(

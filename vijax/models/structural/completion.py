@@ -35,11 +35,11 @@ def completed(
     long, groups = corpus[rows], None if groups is None else groups[rows]
     key_halves, key_shares = jax.random.split(key)
     first, second = halves(long, np.random.default_rng(np.asarray(jax.random.key_data(key_halves))))
-    found, places = [], []
+    parts, places = [], []
     for i, (batch, order) in enumerate(document_batches(first, 1024)):
-        found += [np.asarray(x) for x in shares(batch, jax.random.fold_in(key_shares, i))]
+        parts += [np.asarray(x) for x in shares(batch, jax.random.fold_in(key_shares, i))]
         places.append(order)
-    theta = in_order(np.concatenate(found), np.concatenate(places))
+    theta = in_order(np.concatenate(parts), np.concatenate(places))
     document = np.repeat(np.arange(len(long)), second.lengths)
     group = np.zeros(len(long), int) if groups is None else groups
     mixed = np.concatenate(

@@ -15,6 +15,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.schema.labels import Labels, Levels
 from vijax.data.schema.typed_columns import typed_table
 from vijax.models.formulas import formula as formulas
+from vijax.spreads import spread_or_one
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,15 +61,15 @@ class Covariates:
     def of(self, corpus: Corpus, table: Any) -> Corpus:
         """Documents with their covariates, the group last. Raises ValueError as `vijax.models.Stm.described` does."""
         check_rows(corpus, table)
-        found = (self.design.rows_of(table).x - self.centre) / self.scale
+        columns = (self.design.rows_of(table).x - self.centre) / self.scale
         if self.content is not None and self.levels is not None:
             labels = _labels(table, self.content)
             codes = self.levels.codes_of(labels)
             new = sorted(set(labels.texts()[codes < 0].tolist()))
             expected = f"groups of {self.content!r} that training has ({', '.join(self.groups)})"
             require(not new, "table", expected, new)
-            found = np.column_stack([found, codes])
-        return dataclasses.replace(corpus, covariates=found, described_by=self.mark)
+            columns = np.column_stack([columns, codes])
+        return dataclasses.replace(corpus, covariates=columns, described_by=self.mark)
 
 
 def one_sided(formula: str, table: Any, argument: str = "prevalence") -> formulas.Design:
@@ -96,7 +97,8 @@ def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[
     x, has_intercept = design.rows.x, "Intercept" in design.labels
     is_one = np.array([label == "Intercept" for label in design.labels])
     scale = np.where(is_one, 1.0, x.std(0) if has_intercept else np.sqrt((x**2).mean(0)))
-    return np.where(is_one | (not has_intercept), 0.0, x.mean(0)), np.where(scale > 0, scale, 1.0)
+    centre = np.where(is_one | (not has_intercept), 0.0, x.mean(0))
+    return centre, spread_or_one(scale, centre)
 
 
 def _labels(table: Any, column: str) -> Labels:

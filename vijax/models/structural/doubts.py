@@ -29,11 +29,11 @@ def notes_on(corpus: Corpus, sweeps: int, accepted: float = 1.0) -> tuple[str, .
     >>> print(*notes_on(Corpus.from_counts([[10, 14]]), 300))
     Documents are short (24 words on average): intervals may be too narrow. ...
     """
-    found, words = [], corpus.num_tokens / corpus.num_documents
+    notes, words = [], corpus.num_tokens / corpus.num_documents
     if words < SHORT:
-        found.append(f"Documents are short ({words:.0f} words on average): intervals may be too narrow. {OF_SHORT}")
-        found += [] if sweeps else [AT_FITTED]
+        notes.append(f"Documents are short ({words:.0f} words on average): intervals may be too narrow. {OF_SHORT}")
+        notes += [] if sweeps else [AT_FITTED]
     if accepted < STUCK:
         share = f"{100 * accepted:.0f} %"
-        found.append(f"The chain accepted {share} of its proposals: intervals may be too narrow. Take more sweeps.")
-    return tuple(found)
+        notes.append(f"The chain accepted {share} of its proposals: intervals may be too narrow. Take more sweeps.")
+    return tuple(notes)

@@ -16,6 +16,7 @@ from vijax.inference.expectation.vector import gaussian_draws
 from vijax.models.formulas.formula import Design
 from vijax.models.structural.covariates import Covariates
 from vijax.terminal import printable
+from vijax.xla.content_keys import own_keys
 
 EACH = 10
 """Draws of the coefficients for each draw of the shares."""
@@ -109,9 +110,9 @@ class Effects:
         beyond = (line < -ROUNDING) | (line > 1 + ROUNDING)
         return np.any(beyond, axis=1, keepdims=True) & self.of_shares
 
-    def _summed(self, found: Float[np.ndarray, "S K rows"]) -> Shares:
-        ends = np.quantile(found, [0.5 - 0.5 * self.level, 0.5 + 0.5 * self.level], axis=0)
-        return Shares(found.mean(0), found.std(0, ddof=1), *ends)
+    def _summed(self, lines: Float[np.ndarray, "S K rows"]) -> Shares:
+        ends = np.quantile(lines, [0.5 - 0.5 * self.level, 0.5 + 0.5 * self.level], axis=0)
+        return Shares(lines.mean(0), lines.std(0, ddof=1), *ends)
 
     def __str__(self) -> str:
         head = ["topic", "", "mean", "sd", f"{50 - 50 * self.level:g} %", f"{50 + 50 * self.level:g} %"]
@@ -144,7 +145,9 @@ def nearest_shares(x: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def drawn_shares(logits: Any, local: Any, key: PRNGKeyArray, number: int) -> Float[Array, "docs S K"]:
-    """Draws of softmax(z_d) from q(z_d) of each document; an even number of them."""
+    """Draws of softmax(z_d) from q(z_d) of each document; an even number of them. Each document has its own noise, by
+    its q(z_d): in what is then averaged over documents, errors of draws must not be the same."""
+    key = own_keys(key, local.mean)
     cov = inverse(jnp.linalg.cholesky(logits.precision[None] + local.site))
     return jax.nn.softmax(gaussian_draws(key, local.mean, jnp.linalg.cholesky(cov), number))
 
@@ -171,14 +174,14 @@ def composed(
     spread = vectors * np.sqrt(np.maximum(values, 0.0))[:, None]  # the shares sum to one: a value is 0
     noise = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     drawn = np.linalg.solve(root, noise.normal(size=(EACH, num_draws, width, num_topics)))
-    found = fitted.reshape(width, num_draws, num_topics).swapaxes(0, 1) + drawn @ spread.swapaxes(1, 2)
-    return Effects(design.labels, found.swapaxes(2, 3).reshape(-1, num_topics, width), level, design)
+    coefficients = fitted.reshape(width, num_draws, num_topics).swapaxes(0, 1) + drawn @ spread.swapaxes(1, 2)
+    return Effects(design.labels, coefficients.swapaxes(2, 3).reshape(-1, num_topics, width), level, design)
 
 
 def in_units(drawn: Float[np.ndarray, "S P K"], covariates: Covariates, level: float) -> Effects:
     """Coefficients on the columns as they are, from draws of those on standardised columns."""
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
-    design, found = covariates.design, drawn / covariates.scale[:, None]
+    design, coefficients = covariates.design, drawn / covariates.scale[:, None]
     if "Intercept" in design.labels:
-        found[:, design.labels.index("Intercept")] -= np.einsum("j,sjk->sk", covariates.centre, found)
-    return Effects(design.labels, np.swapaxes(found, 1, 2), level, design, of_shares=False)
+        coefficients[:, design.labels.index("Intercept")] -= np.einsum("j,sjk->sk", covariates.centre, coefficients)
+    return Effects(design.labels, np.swapaxes(coefficients, 1, 2), level, design, of_shares=False)

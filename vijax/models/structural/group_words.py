@@ -18,8 +18,8 @@ def by_group(groups: int, stats: Any) -> tuple[TransposedDirichletStats, int]:
     size, topics = shared.shape
     of_groups = jnp.moveaxis(own.reshape(size, groups, topics), 1, 0)
     switch = stats["own"]
-    found = jnp.logaddexp(shared[None] + switch.log1m[:, None, :], of_groups + switch.log[:, None, :])
-    return TransposedDirichletStats(found.reshape(groups * size, topics)), size
+    log_probs = jnp.logaddexp(shared[None] + switch.log1m[:, None, :], of_groups + switch.log[:, None, :])
+    return TransposedDirichletStats(log_probs.reshape(groups * size, topics)), size
 
 
 def table_of(groups: int, stats: Any) -> Float[Array, "W K"]:

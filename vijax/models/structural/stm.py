@@ -175,8 +175,8 @@ class Stm(Model):
             notes = notes_on(corpus, sweeps, accepted)
         else:
             shares, notes = self._draws(fit, corpus, key_shares, num_draws), notes_on(corpus, 0)
-        found = of_effects.composed(shares, x, design, key_effects, level)
-        return dataclasses.replace(found, notes=notes)
+        effects = of_effects.composed(shares, x, design, key_effects, level)
+        return dataclasses.replace(effects, notes=notes)
 
     def find_thoughts(
         self, fit: Any, *, key: PRNGKeyArray, number: int = 3, corpus: Corpus | None = None
@@ -185,7 +185,7 @@ class Stm(Model):
         self._check_words(fit)
         corpus = self.data if corpus is None else fit.in_words(corpus, "corpus")
         rows = typical_rows(np.asarray(fit.transform(corpus, key=key)), np.asarray(corpus.tokens), number)
-        return [np.array(found) for found in rows]
+        return [np.array(places) for places in rows]
 
     def words(self, fit: Any) -> Float[np.ndarray, "G K V"]:
         """Expected probabilities of words by group and topic; one group where words do not differ."""
@@ -207,8 +207,8 @@ class Stm(Model):
     def _draws(self, fit: Any, corpus: Corpus, key: PRNGKeyArray, number: int) -> Float[np.ndarray, "docs S K"]:
         """Draws of the shares of documents from q(z_d)."""
         read = _Draws(number + number % 2)
-        found = inferred_of_documents(read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key)
-        return np.asarray(found)[:, :number]
+        drawn = inferred_of_documents(read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key)
+        return np.asarray(drawn)[:, :number]
 
     def _draws_of_chain(
         self, fit: Any, key: PRNGKeyArray, sweeps: int, number: int, callback: Callable[[int, int], None] | None
@@ -222,8 +222,8 @@ class Stm(Model):
         documents = chain.documents_of(self.data, groups, logits, *sites)
         laws = {name: _law_of(estimate) for name, estimate in fit.estimates.items()}
         prior, start = self.prior(fit.state.hyper), chain.drawn_stats(laws, key_start)
-        found, accepted = chain.drawn(groups, prior, start, documents, key_chain, sweeps, number, callback)
-        return found.swapaxes(0, 1), accepted
+        drawn, accepted = chain.drawn(groups, prior, start, documents, key_chain, sweeps, number, callback)
+        return drawn.swapaxes(0, 1), accepted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,16 +303,16 @@ def stm(
     # A file is read once: it may change, and the rows are what the model is of.
     table = typed_table(table, () if content is None else (content,))
     check_rows(corpus, table)
-    found = Covariates.read(prevalence, content, table)
+    covariates = Covariates.read(prevalence, content, table)
     anchored = anchor_words(corpus, num_topics, eta) if start == "anchors" else None
-    sizes = _Sizes(int(num_topics), int(corpus.vocab_size), len(found.design.labels), len(found.groups))
+    sizes = _Sizes(int(num_topics), int(corpus.vocab_size), len(covariates.design.labels), len(covariates.groups))
     made = _model(sizes, eta, content_eta, strength, estep or _estep(num_topics), num_samples, seed, anchored)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     if made.form.documents is not None:
         words = None if corpus.vocabulary is None else tuple(corpus.vocabulary)
-        documents = made.form.documents._replace(vocabulary=words, described_by=found.mark)
+        documents = made.form.documents._replace(vocabulary=words, described_by=covariates.mark)
         parts["form"] = dataclasses.replace(made.form, documents=documents)
-    one = Stm(**parts, data=found.of(corpus, table), covariates=found, table=table)
+    one = Stm(**parts, data=covariates.of(corpus, table), covariates=covariates, table=table)
     settings = prevalence, content, eta, content_eta, strength, start, estep, num_samples, seed
     return remade_by(one, stm, num_topics, corpus, table, *settings)
 
@@ -354,12 +354,12 @@ def _model(
     logits = _logits(sizes, strength, degrees)
 
     def prior(hyper: Hyper) -> Product:
-        found: dict[str, Any] = {"logits": logits, "topics": word_prior(hyper["eta"], sizes.topics, sizes.words)}
+        laws: dict[str, Any] = {"logits": logits, "topics": word_prior(hyper["eta"], sizes.topics, sizes.words)}
         if sizes.groups:
-            found["content"] = word_prior(hyper["content_eta"], sizes.groups * sizes.topics, sizes.words)
+            laws["content"] = word_prior(hyper["content_eta"], sizes.groups * sizes.topics, sizes.words)
             shape = sizes.groups, sizes.topics
-            found["own"] = Beta.from_alpha_beta(np.full(shape, OWN[0]), np.full(shape, OWN[1]))
-        return Product(found)
+            laws["own"] = Beta.from_alpha_beta(np.full(shape, OWN[0]), np.full(shape, OWN[1]))
+        return Product(laws)
 
     bound = functools.partial(_bound, sizes, num_samples, seed)
     return Model(
@@ -405,12 +405,13 @@ def _bound(
         got = "none" if docs.covariates is None else f"{docs.covariates.shape[1]}"
         remedy = "Pass model.data, or model.described(corpus, table) of other documents."
         require(got == f"{width}", "data", f"documents with {width} covariates", got, remedy)
+    size = None
     if sizes.groups:
         table, size = by_group(sizes.groups, stats)
         stats = {**stats, "topics": table}
         batch = batch._replace(data=tuple(_in_group(docs, size) for docs in batch.data))
     law = functools.partial(_law, sizes.columns)
-    return local_elbo(num_samples, seed, law, hyper, stats, batch, key, estep)
+    return local_elbo(num_samples, seed, law, hyper, stats, batch, key, estep, num_words=size)
 
 
 def _law(columns: int, logits: Any, docs: Documents) -> NormalWishartStats:
@@ -438,12 +439,12 @@ def _start(
         topics = seeded_topics(hyper, key, prior, batch)
     else:
         topics = Dirichlet(prior["topics"].concentration + _anchored_counts(anchored, batch))  # type: ignore[attr-defined]
-    found = {"logits": logits, "topics": topics}
+    laws = {"logits": logits, "topics": topics}
     if sizes.groups:
         share = OWN[0] / sum(OWN) / sizes.groups
         counts = share * (topics.concentration - prior["topics"].concentration)  # type: ignore[attr-defined]
-        found["content"] = Dirichlet(prior["content"].concentration + jnp.tile(counts, (sizes.groups, 1)))  # type: ignore[attr-defined]
-    return prior.replace(found)
+        laws["content"] = Dirichlet(prior["content"].concentration + jnp.tile(counts, (sizes.groups, 1)))  # type: ignore[attr-defined]
+    return prior.replace(laws)
 
 
 def _anchored_counts(anchored: Anchored, batch: Minibatch) -> Float[Array, "K V"]:

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float
-from sklearn.utils.validation import check_non_negative, validate_data
+from sklearn.utils.validation import check_non_negative
 
 from vijax.arguments import NotNegative, Positive, Size, inside
 from vijax.contract.batch import Minibatch
@@ -28,6 +28,7 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro
 from vijax.predict.questions import inferred
 from vijax.sklearn.parts.base import Transformer, cast, estimator, key_of, precision_of
+from vijax.sklearn.parts.inputs import validated
 from vijax.xla import keys
 
 LEAST_ROWS = 32
@@ -160,7 +161,7 @@ class OfBags(Transformer):
         return in_order(np.concatenate(results), np.concatenate(rows))
 
     def _counts(self, X: Any, whom: str, reset: bool) -> Any:
-        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        X = validated(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
         check_non_negative(X, f"{type(self).__name__}.{whom}")
         return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
 

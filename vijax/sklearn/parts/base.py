@@ -16,11 +16,12 @@ from jaxtyping import PRNGKeyArray, PyTree
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vijax.arguments import check_values
 from vijax.checks import require
 from vijax.fitting.loader import padded_size
+from vijax.sklearn.parts.inputs import validated
 from vijax.xla.memory import total_memory
 from vijax.xla.precision import enable_x64
 
@@ -45,7 +46,7 @@ class VijaxEstimator(BaseEstimator):
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         """X as finite numbers in float64."""
-        return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
+        return validated(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
 
     def _by_row(self, X: Any, read: Callable[[Any], Any]) -> np.ndarray:
         """The results of `read` for the rows of X, in float64, once the estimator is fitted."""

@@ -11,13 +11,14 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vijax.arguments import NotNegative, Positive, Size
 from vijax.models.formulas.weighted import mean_and_spread
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of, size_with_padding
+from vijax.sklearn.parts.inputs import validated
 from vijax.sklearn.parts.predictor_fits import OBSERVED
 from vijax.sklearn.parts.rows import Fitted, weighed
 from vijax.xla.precision import enable_x64
@@ -104,7 +105,7 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
         return np.asarray(as_dense(X), np.float64), y
 
     def _valid(self, *data: Any, **more: Any) -> Any:
-        return validate_data(self, *data, accept_sparse=self._accepts_sparse, dtype=[np.float64, np.float32], **more)
+        return validated(self, *data, accept_sparse=self._accepts_sparse, dtype=[np.float64, np.float32], **more)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
-from sklearn.utils.validation import _check_sample_weight, check_non_negative, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_non_negative
 
 from vijax.arguments import NotNegative, Positive, inside
 from vijax.checks import require
@@ -23,6 +23,7 @@ from vijax.inference.step_size import robbins_monro
 from vijax.models.emission import Emission
 from vijax.models.formulas.weighted import mean_and_spread
 from vijax.sklearn.parts.base import LEAST, as_dense, estimator, key_of, size_with_padding
+from vijax.sklearn.parts.inputs import require_plain, validated
 from vijax.xla.by_value import by_value
 
 STEPS = 10
@@ -57,6 +58,7 @@ class WeightedLoader(ArrayLoader):
 def weighed(X: np.ndarray, sample_weight: Any, *more: np.ndarray) -> tuple[np.ndarray, ...]:
     """The rows of positive weight, their weights (ones for None), and the same rows of further arrays. Raises
     ValueError: weights of another number than rows, negative, not finite, or all zero."""
+    require_plain("sample_weight", sample_weight)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     require(weights.any(), "sample_weight", "a row of positive weight", "only zeros")
     kept = weights > 0
@@ -180,7 +182,7 @@ class OfCounts:
     """A mixin for estimators of counts, dense or sparse (made dense)."""
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         X = np.asarray(as_dense(X), np.float64)
         check_counts(self, X)
         return X

@@ -15,6 +15,7 @@ from vijax.data.formulas.tokens import quoted, tokens_of
 from vijax.data.schema.typed_columns import typed_table
 from vijax.extras import require_extra
 from vijax.models.formulas.formula import columns_of
+from vijax.sklearn.parts.inputs import validated
 
 
 def frame_of(table: Any) -> Any:
@@ -36,9 +37,9 @@ def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
         elif known is not None and set(known) <= set(frame):
             frame = frame[list(known)]
         require(len(frame) > 0, "X", "a row or more", "an empty table")
-        validate_data(estimator, frame, skip_check_array=True, reset=reset)
+        validate_data(estimator, frame, skip_check_array=True, reset=reset)  # for the names of columns alone
     else:
-        numbers = validate_data(estimator, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
+        numbers = validated(estimator, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
         frame = frame_of(dict(enumerate(numbers.T)))
     if reset:
         names = list(getattr(estimator, "feature_names_in_", ()))

@@ -145,8 +145,9 @@ ffi::Error logistic_normal(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi
   const Climbing climbing = climbing_of(named);
   if (!named.complete) return incomplete();
   const Documents<Number<D>> docs = {{size[0], size[1], size[2]}, likelihood.typed_data(), counts.typed_data(), nullptr, nullptr};
+  const bool own_keys = key.dimensions().size() == 2;
   normals<Number<D>>().infer({docs, linear.typed_data(), precision.typed_data(), mean.typed_data(), site.typed_data(),
-                              key.typed_data()},
+                              key.typed_data(), own_keys},
                              climbing, found->typed_data(), found_site->typed_data(), halvings->typed_data());
   return ffi::Error::Success();
 }
@@ -168,11 +169,12 @@ ffi::Error logistic_normal_step(ffi::Buffer<D> table, ffi::Buffer<ffi::S32> word
   const Documents<T> docs = {{size[0], size[1], table.dimensions()[1]}, table.typed_data(), counts.typed_data(), nullptr, words.typed_data()};
   Settled named = {settings};
   const Climbing climbing = climbing_of(named);
-  const Bounding bounding = {{named.whole("bound_draws"), true, false}, named.whole("first_chunk"),
-                             named.whole("docs_per_chunk"), named.whole("apart") != 0};
+  const Drawing bounding = {named.whole("bound_draws"), true, false, false};
   if (!named.complete) return incomplete();
+  if (key.element_count() != 2 * static_cast<size_t>(size[0]))
+    return ffi::Error::InvalidArgument("keys: expected one for each document. Install vijax again.");
   normals<T>().step({docs, linear.typed_data(), precision.typed_data(), mean.typed_data(), site.typed_data(),
-                     key.typed_data()},
+                     key.typed_data(), true},
                     climbing, bounding, weights.typed_data(), found->typed_data(),
                     found_site->typed_data(), halvings->typed_data(), bound->typed_data(), second->typed_data(),
                     gradient->typed_data());

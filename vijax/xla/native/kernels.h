@@ -52,7 +52,8 @@ struct Gaussians {
   const T* precision;
   const T* mean;
   const T* site;
-  const uint32_t* key;  // two words
+  const uint32_t* key;  // two words, or two for each document
+  bool own_keys;        // whether each document has a key of its own; else draws are by its place
 };
 
 struct Climbing {
@@ -64,20 +65,12 @@ struct Climbing {
   int64_t refine;
 };
 
-// How the bound is averaged, and how a step deals its key out: a key for each chunk of documents, of which one is for
-// their E-steps, or split once more for each of these, and one for their bounds.
-struct Bounding {
-  Drawing drawing;
-  int64_t first_chunk, docs_per_chunk;
-  bool apart;
-};
-
 template <class T>
 struct LogisticNormals {
   void (*infer)(Gaussians<T>, Climbing, T* mean, T* site, int32_t* halvings);
-  // Of rows of a table: also the bound of each document; the sum of E z z', and what is added to the gradient in the
-  // table, both by the weights of documents.
-  void (*step)(Gaussians<T>, Climbing, Bounding, const T* weights, T* mean, T* site, int32_t* halvings, T* bound,
+  // Of rows of a table, with own keys: also the bound of each document, averaged by `Drawing`; the sum of E z z', and what
+  // is added to the gradient in the table, both by the weights of documents.
+  void (*step)(Gaussians<T>, Climbing, Drawing, const T* weights, T* mean, T* site, int32_t* halvings, T* bound,
                T* second, T* gradient);
 };
 

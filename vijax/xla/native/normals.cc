@@ -564,6 +564,12 @@ class Ascent {
   int32_t halvings_ = 0;
 };
 
+// Key number `i` of those given.
+template <class T>
+Key key_of(Gaussians<T> in, int64_t i) {
+  return {{in.key[2 * i], in.key[2 * i + 1]}};
+}
+
 template <class T>
 void infer(Gaussians<T> in, Climbing settings, T* mean, T* site, int32_t* halvings) {
   const int64_t topics = in.docs.size.topics;
@@ -571,7 +577,7 @@ void infer(Gaussians<T> in, Climbing settings, T* mean, T* site, int32_t* halvin
   Ascent<T> ascent(in, settings);
   for (int64_t d = 0; d < in.docs.size.docs; ++d) {
     words.read(in.docs, d);
-    halvings[d] = ascent(words, d, {{in.key[0], in.key[1]}}, d);
+    halvings[d] = in.own_keys ? ascent(words, d, key_of(in, d), 0) : ascent(words, d, key_of(in, 0), d);
     ascent.give(mean + d * topics, site + d * topics * topics);
   }
 }
@@ -597,7 +603,7 @@ class Bound {
         logs_(1, noise_.vectors),
         sums_(SUMS, vectors_) {}
 
-  T operator()(const Words<T>& words, const Ascent<T>& at, Key key, int64_t place, T weight, T* second, T* gradient) {
+  T operator()(const Words<T>& words, const Ascent<T>& at, Key key, T weight, T* second, T* gradient) {
     T value = static_cast<T>(0.5) * topics_;
     __builtin_memcpy(factor_.numbers(0), at.precision.numbers(0), topics_ * vectors_ * 64);
     factorise(factor_, topics_, vectors_);
@@ -611,7 +617,7 @@ class Bound {
       }
     if (words.count == 0) return value;
     factorise(cov_, topics_, vectors_);
-    noise_.draw(key, place);
+    noise_.draw(key, 0);
     draw_shares<T>(at.mean.numbers(0), cov_, noise_, topics_, 0, share_);
     mix(words, share_, topics_, noise_.vectors, mixed_);
     for (int64_t n = 0; n < words.count; ++n) value += of_word(words, n, weight);
@@ -653,21 +659,19 @@ class Bound {
 };
 
 template <class T>
-void step(Gaussians<T> in, Climbing settings, Bounding bounding, const T* weights, T* mean, T* site, int32_t* halvings,
+void step(Gaussians<T> in, Climbing settings, Drawing bounding, const T* weights, T* mean, T* site, int32_t* halvings,
           T* bound, T* second, T* gradient) {
-  const int64_t topics = in.docs.size.topics, each = bounding.docs_per_chunk;
-  const Key all = {{in.key[0], in.key[1]}};
+  const int64_t topics = in.docs.size.topics;
   Words<T> words(in.docs.size.slots, topics);
   Ascent<T> ascent(in, settings);
-  Bound<T> bounded(in.docs.size, bounding.drawing);
+  Bound<T> bounded(in.docs.size, bounding);
   clear(second, topics * topics);
   for (int64_t d = 0; d < in.docs.size.docs; ++d) {
     words.read(in.docs, d);
-    const Key own = all.split(bounding.first_chunk + d / each), shared = own.split(0);
-    const int64_t place = d % each;
-    halvings[d] = bounding.apart ? ascent(words, d, shared.split(place), 0) : ascent(words, d, shared, place);
+    const Key own = key_of(in, d);
+    halvings[d] = ascent(words, d, own.split(0), 0);
     ascent.give(mean + d * topics, site + d * topics * topics);
-    bound[d] = bounded(words, ascent, own.split(1), place, weights[d], second, gradient);
+    bound[d] = bounded(words, ascent, own.split(1), weights[d], second, gradient);
   }
 }
 

@@ -6,7 +6,7 @@ With r = y - X b, the rows' weights W and v ~ N(0, I) the effects of all groups 
     log p(y) = -n/2 log(2 pi sigma^2) - (r' W r / sigma^2 - g' H^-1 g) / 2 - log det H / 2     (n the sum of W),
 
 and v given y is N(H^-1 g, H^-1). Z' W Z, Z' W (X, y), and the triangular factor of (X, y) hold all that the rows say;
-H is factored as in `vijax.models.formulas.crossed` (Bates et al. 2015, section 3).
+H is factored as in `vijax.models.formulas.effects.crossed` (Bates et al. 2015, section 3).
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.sparse.linalg import lsmr
 
-from vijax.models.formulas.crossed import Curvature, Effects, factored, noise_of
-from vijax.models.formulas.integrals import LOG_2PI
+from vijax.models.formulas.effects.crossed import Curvature, Effects, factored, noise_of
+from vijax.models.formulas.effects.integrals import LOG_2PI
+
+MOST_PASSES = 200
+"""Passes over the rows for the squares that nothing explains, at most."""
+AT_ITS_LIMIT = 7
+"""The number by which `scipy.sparse.linalg.lsmr` says that it made all its passes without an answer."""
+SLACK = 1e-3
+"""Share of these squares that is left to rounding."""
 
 
 class Scales(NamedTuple):
@@ -50,8 +58,8 @@ class Scales(NamedTuple):
 def sums_of(rows: Mapping[str, np.ndarray], counts: Sequence[int]) -> dict[str, np.ndarray]:
     """The sums over rows, of J groups of d effects of the first factor, and R effects of the others: Z' W Z as `own`
     (J, d, d), `across` (J, R, d) and `rest` (R, R), Z' W (X, y) as `of_first` (J, d, p + 1) and `of_rest` (R, p + 1),
-    the triangular factor of (X, y) as `table`, and the sum of the weights as `count`. `counts` are the numbers of
-    groups of the factors."""
+    the triangular factor of (X, y) as `table`, the sum of the weights as `count`, and as `least` the squares that no
+    coefficients and effects explain. `counts` are the numbers of groups of the factors."""
     weight, table = rows["weight"], np.c_[rows["x"], rows["y"]]
     first, *others = (_columns(rows[f"z{i}"], rows[f"group{i}"], count) for i, count in enumerate(counts))
     rest, d = sp.hstack(others, "csr"), rows["z0"].shape[1]
@@ -68,7 +76,18 @@ def sums_of(rows: Mapping[str, np.ndarray], counts: Sequence[int]) -> dict[str, 
         "of_rest": of_rest @ table,
         "table": np.linalg.qr(np.r_[np.sqrt(weight)[:, None] * table, np.zeros((table.shape[1],) * 2)], mode="r"),
         "count": np.array(weight.sum()),
+        "least": np.array(_unexplained(weight, table, [first, *others])),
     }
+
+
+def _unexplained(weight: np.ndarray, table: np.ndarray, effects: Sequence[sp.csr_array]) -> float:
+    """The weighted squares of y that columns and effects leave by least squares; `table` is (X, y)."""
+    columns = sp.hstack([sp.csr_array(table[:, :-1]), *effects], "csr").multiply(np.sqrt(weight)[:, None]).tocsr()
+    y = np.sqrt(weight) * table[:, -1]
+    solution, why_it_ended, *_ = lsmr(columns, y, atol=1e-8, btol=1e-8, maxiter=MOST_PASSES)
+    if why_it_ended == AT_ITS_LIMIT:
+        return 0.0
+    return float(np.sum((y - columns @ solution) ** 2)) * (1 - SLACK)
 
 
 def _columns(z: np.ndarray, groups: np.ndarray, count: int) -> sp.csr_array:
@@ -84,6 +103,8 @@ def log_integral(sums: Mapping[str, Any], b: Float[Array, " p"], scales: Scales)
     g, curvature = _gradient_and_curvature(sums, c, scales)
     explained = sum(jnp.sum(x**2) for x in curvature.forward(g))
     left = jnp.sum((sums["table"] @ c / scales.sigma) ** 2) - explained
+    # A difference of large numbers where r is large: rounding must not take it below what no effects explain.
+    left = jnp.maximum(left, sums["least"] / scales.sigma**2)
     return -0.5 * (sums["count"] * (LOG_2PI + 2 * jnp.log(scales.sigma)) + left) - curvature.log_det()
 
 

@@ -35,12 +35,12 @@ def of_normal(
     r: Float[Array, " n"], b: Float[Array, "n d"], sigma: Float[Array, ""], count: Float[Array, ""]
 ) -> Float[Array, ""]:
     """log N(r; 0, sigma^2 I + B B') of `count` rows. Rows of zeros add nothing, so that r and B may be a triangular
-    factor of as many rows."""
-    d = b.shape[1]
-    inner = b.T @ b / sigma**2 + jnp.eye(d, dtype=b.dtype)
-    factor = cholesky(inner)
-    part = forward(factor, b.T @ r / sigma**2)
-    squares = jnp.sum(r**2) / sigma**2 - jnp.sum(part**2)
+    factor of as many rows.
+
+    Its quadratic form is a minimum over effects, |r - B v|^2 / sigma^2 + |v|^2. As a difference of |r|^2 / sigma^2 and
+    what v explains it would lose all digits where r and B are large: the density would then have modes of rounding."""
+    v, factor = law_of_normal(r, b, sigma)
+    squares = jnp.sum((r - b @ v) ** 2) / sigma**2 + jnp.sum(v**2)
     return -0.5 * (count * (LOG_2PI + 2 * jnp.log(sigma)) + squares) - _log_det(factor)
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.models.formulas.integrals import (
+from vijax.models.formulas.effects.integrals import (
     LOG_2PI,
     LogLik,
     backward,
@@ -132,7 +132,7 @@ def noise_of(key: PRNGKeyArray, like: Effects) -> Effects:
 
 
 def mode_of(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Effects, Curvature]:
-    """The mode, and the curvature there; both with their derivatives, as in `vijax.models.formulas.integrals`."""
+    """The mode, and the curvature there; both with their derivatives, as in `integrals.mode_of`."""
     fixed = (*jax.lax.stop_gradient((parameters, a)), Columns(*jax.lax.stop_gradient(z[:4]), z.sizes))
     groups, rest = z.sizes
     start = Effects(jnp.zeros((groups, z.first.shape[2]), a.dtype), jnp.zeros(rest, a.dtype))

@@ -1,0 +1,89 @@
+"""The law of other data, on every row of the registry: data of the same shape that are not those of the fit are read by
+their names, or refused. None are taken by place in silence."""
+
+import numpy as np
+import pytest
+
+import vijax as vi
+from tests.models.registry import KEY, ROWS, TABLES, WORDS, on
+from tests.models.short_fits import assert_same, fit_of, fitted, taken_rows
+
+OF_WORDS = [case for case in ROWS if isinstance(case.data, vi.data.Corpus)]
+OF_COLUMNS = [case for case in ROWS if isinstance(case.data, np.ndarray) and case.data.ndim == 2 and case.asks]
+MOVED = np.roll(np.arange(WORDS), 3)
+
+
+def counts_of(corpus):
+    return corpus.to_scipy().toarray().astype(int)
+
+
+@on(OF_WORDS)
+def test_words_in_another_order_are_the_same_words(case):
+    one = fitted(case)
+    words = [case.data.vocabulary[v] for v in MOVED]
+    moved = vi.data.Corpus.from_counts(counts_of(case.data)[:, MOVED], words)
+    assert_same(one.asked(moved), one.asked())
+
+
+@on(OF_WORDS)
+def test_as_many_other_words_are_refused(case):
+    """By answers, scores and fits that go on."""
+    one = fitted(case)
+    foreign = vi.data.Corpus.from_counts(counts_of(case.data), [f"other{v}" for v in range(WORDS)])
+    with pytest.raises(ValueError, match="other0"):
+        one.asked(foreign)
+    with pytest.raises(ValueError, match="other0"):
+        one.fit.score(foreign, key=KEY)
+    with pytest.raises(ValueError, match=r"^state: expected one that was fitted to the (words|items)"):
+        fit_of(case, foreign, one.model, num_steps=case.steps + 1, state=one.fit.state)
+
+
+@on(OF_COLUMNS)
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_a_table_are_read_by_their_names(case, library):
+    """They were taken by place: a mixture gave a row of two columns changed places the other cluster."""
+    make = pytest.importorskip(library).DataFrame
+    names = [f"column {place}" for place in range(case.data.shape[1])]
+    columns = dict(zip(names, case.data.T, strict=True))
+    one = fit_of(case, make(columns))
+    backwards = make({name: columns[name] for name in reversed(names)} | {"more": case.data[:, 0]})
+    assert_same(one.asked(backwards), one.asked())
+    assert_same(one.asked(case.data), one.asked())  # an array has no names
+    fewer = make({("other" if name == names[1] else name): column for name, column in columns.items()})
+    with pytest.raises(ValueError, match=r"^data: expected the columns of the fit, column 0, .*none named column 1\."):
+        one.asked(fewer)
+
+
+OF_NAMES = [case for case in TABLES if case.covers in ("glmm", "stm")]
+
+
+@on(OF_NAMES)
+def test_columns_of_a_formula_are_read_by_their_names(case):
+    """Columns in another order, with one more, say the same; a table without one of them is refused by its name."""
+    one = fitted(case)
+    backwards = {**{name: case.table[name] for name in reversed(case.table)}, "more": case.table["x"]}
+    assert_same(one.asked(backwards), one.asked())
+    without = {("z" if name == "x" else name): column for name, column in case.table.items()}
+    with pytest.raises(ValueError, match=r"\bx\b"):
+        one.asked(without)
+
+
+def with_new_level(case, column):
+    """The table with a level in its first row that training did not have."""
+    return {**case.table, column: np.array(["other", *case.table[column][1:]])}
+
+
+@on([case for case in OF_NAMES if case.name in ("glmm_gaussian", "stm", "stm_content")])
+def test_categories_that_no_row_of_training_had_are_refused(case):
+    one = fitted(case)
+    with pytest.raises(ValueError, match=r"'h' that training has.*got 'other' in row 0"):
+        one.asked(with_new_level(case, "h"))
+
+
+@on([case for case in TABLES if case.covers == "glmm"])
+def test_a_new_group_changes_no_other_row(case):
+    one = fitted(case)
+    said = one.asked(with_new_level(case, "g"))
+    rest = np.arange(1, len(case.table["g"]))
+    assert_same(taken_rows(said, rest), taken_rows(one.asked(), rest))
+    assert not np.array_equal(said[0], one.asked()[0])

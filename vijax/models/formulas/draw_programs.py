@@ -1,0 +1,52 @@
+"""Programs over all draws of a regression at once: effects of groups, log likelihoods and responses of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from vijax.models.formulas.form import Form
+from vijax.models.formulas.laws import LAWS
+
+
+def effects_of_groups(form: Form) -> Callable[..., Any]:
+    """(values, data, key) -> the effects of the groups of each factor, (S, groups, effects)."""
+    of_draw = lambda data, values, key: form.effects_of(values, data, key)
+
+    def effects(values: Any, data: Any, key: Any) -> Any:
+        keys = jax.random.split(key, len(jax.tree.leaves(values)[0]))
+        return jax.lax.map(lambda given: of_draw(data, *given), (values, keys))
+
+    return effects
+
+
+def log_likelihoods(form: Form) -> Callable[..., Any]:
+    """(parameters, predictors, y, trials) -> log likelihoods of rows, (S, N)."""
+    law = LAWS[form.law]
+    of_rows = jax.vmap(lambda aux, n, y, eta: law.log_prob(aux, n, y, eta), (None, 0, 0, 0))
+    return lambda aux, eta, y, trials: jax.vmap(lambda aux, eta, y: of_rows(aux, trials, y, eta))(aux, eta, y)
+
+
+def drawn_responses(form: Form) -> Callable[..., Any]:
+    """(parameters, predictors, key, trials) -> responses of rows, (S, N), each by itself: all rows of a draw have one
+    key, so that a row has the same draws alone and among others."""
+    draw = lambda aux, trials, key, eta: LAWS[form.law].of(aux, trials).sample(key, eta)  # type: ignore[misc]
+    of_rows = jax.vmap(draw, (None, 0, None, 0))
+
+    def responses(aux: Any, eta: Any, key: Any, trials: Any) -> Any:
+        each = jax.random.split(key, len(eta))
+        return jax.vmap(lambda aux, key, eta: of_rows(aux, trials, key, eta))(aux, each, eta)
+
+    return responses
+
+
+def plus_products(eta: np.ndarray, x: Float[np.ndarray, "N p"], beta: np.ndarray) -> Float[np.ndarray, "S N C"]:
+    """eta and the sum of columns times coefficients, (S, 1 or N, p, C): column by column, since the order in which a
+    product of matrices adds depends on the number of rows."""
+    for j in range(x.shape[1]):
+        eta = eta + x[:, j, None] * beta[:, :, j]
+    return eta

@@ -1,0 +1,72 @@
+"""The door of all estimators: arrays that scikit-learn would read as something else are refused before it sees them.
+
+scikit-learn takes the hidden numbers of masked cells for data, and the integers behind dates, whose unit may be days in
+one table and nanoseconds in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, validate_data
+
+from vijax.checks import require
+
+TIMES = ("datetime", "timedelta", "date", "duration", "timestamp", "period")
+"""How the names of types of dates and durations begin, in NumPy, pandas, polars and pyarrow, in small letters."""
+
+
+def validated(estimator: Any, X: Any, *y: Any, y_numeric: bool = False, **how: Any) -> Any:
+    """X, or X and y, as `sklearn.utils.validation.validate_data` checks them.
+
+    Args:
+      estimator: the estimator, which learns or compares the names of columns.
+      X: rows.
+      y: one response, or none; None for none.
+      y_numeric: whether y is of numbers; classes may be dates.
+      how: further arguments of `validate_data`.
+
+    Raises:
+      ValueError: masked cells, dates, and what scikit-learn refuses.
+    """
+    require_plain("X", X)
+    for response in y:
+        require_plain("y", response, may_be_dates=not y_numeric)
+    more = {"y_numeric": y_numeric} if y else {}
+    return validate_data(estimator, X, *y, **more, **how)
+
+
+def checked_array(argument: str, values: Any, dtype: Any) -> np.ndarray:
+    """An array of numbers beside X, as `sklearn.utils.check_array` checks it; ValueError for masked cells and dates."""
+    require_plain(argument, values)
+    return check_array(values, dtype=dtype, input_name=argument)
+
+
+def require_plain(argument: str, values: Any, may_be_dates: bool = False) -> None:
+    """Raises ValueError for an array with masked cells, or of dates where these are no labels.
+
+    >>> require_plain("X", np.ma.array([1.0, 2.0], mask=[True, False]))
+    Traceback (most recent call last):
+      ...
+    ValueError: X: expected a value in each cell, got 1 masked. Fill them in, or leave these rows out.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        masked = int(np.ma.getmaskarray(values).sum())
+        remedy = "Fill them in, or leave these rows out."
+        require(not masked, argument, "a value in each cell", f"{masked:,} masked", remedy)
+    times = [] if may_be_dates else [kind for kind in map(str, _types_of(values)) if kind.lower().startswith(TIMES)]
+    remedy = (
+        "Make them numbers yourself, in a unit that later rows have too: (dates - start) / numpy.timedelta64(1, 'D')."
+    )
+    require(not times, argument, "numbers", f"dates or durations, {times[0] if times else ''}", remedy)
+
+
+def _types_of(values: Any) -> Iterable[Any]:
+    """The types of the columns of a table, or that of an array."""
+    if hasattr(values, "schema") and hasattr(values.schema, "types"):  # pyarrow
+        return values.schema.types
+    if (types := getattr(values, "dtypes", None)) is not None and np.iterable(types):  # tables of pandas and polars
+        return list(types)
+    return [getattr(values, "dtype", getattr(values, "type", None))]

@@ -1,0 +1,93 @@
+"""Random keys that belong to what a row holds, not to its place: a row then has the same draws alone, among others, in
+another order, and in a batch of another size.
+
+Rows with the same content have the same draws. A row that counts twice is so the same as two such rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt32
+
+
+def keys_of(key: PRNGKeyArray, codes: UInt32[Array, " rows"]) -> PRNGKeyArray:
+    """A key for each row, from one key and the codes of the rows."""
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, codes)
+
+
+def fold_in_each(key: PRNGKeyArray, number: Any) -> PRNGKeyArray:
+    """`jax.random.fold_in` of one key, or of each of several."""
+    if jnp.ndim(key) == 0:
+        return jax.random.fold_in(key, number)
+    return jax.vmap(lambda own: jax.random.fold_in(own, number))(key)
+
+
+def codes_of_bags(words: Int[Array, "docs slots"], counts: Float[Array, "docs slots"]) -> UInt32[Array, " docs"]:
+    """A code of each bag of words, in which neither the order of words nor padding counts.
+
+    >>> words, counts = jnp.array([[4, 7, 0], [7, 4, 0], [7, 4, 0]]), jnp.array([[1.0, 2, 0], [2, 1, 0], [1, 2, 0]])
+    >>> one, same, other = codes_of_bags(words, counts).tolist()
+    >>> one == same, one == other, one == int(codes_of_bags(words[:1, :2], counts[:1, :2])[0])
+    (True, False, True)
+    """
+    of_words = _mixed(_mixed(words.astype(jnp.uint32)) ^ _bits(counts))
+    return _mixed(jnp.sum(jnp.where(counts > 0, of_words, 0), 1, dtype=jnp.uint32))
+
+
+def codes_of_rows(data: PyTree) -> UInt32[Array, " rows"]:
+    """A code of each row of arrays with rows leading. Zeros count nothing, so that padding with zeros at the end of an
+    axis changes no code; numbers are compared in float32.
+
+    >>> x = jnp.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]])
+    >>> one, other, same = codes_of_rows(x).tolist()
+    >>> one == same, one == other
+    (True, False)
+    """
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(data)]
+    total = jnp.zeros(leaves[0].shape[0], jnp.uint32)
+    for number, leaf in enumerate(leaves):
+        bits = _bits(leaf)
+        places = jnp.full((), number + 1, jnp.uint32)
+        for axis in range(1, leaf.ndim):
+            along = jnp.arange(leaf.shape[axis], dtype=jnp.uint32).reshape(-1, *(1,) * (leaf.ndim - axis - 1))
+            places = _mixed(places ^ _mixed(along + jnp.uint32(axis)))
+        of_numbers = jnp.where(bits == 0, 0, _mixed(bits ^ places))
+        total += jnp.sum(of_numbers, tuple(range(1, leaf.ndim)), dtype=jnp.uint32)
+    return _mixed(total)
+
+
+def told_apart(codes: UInt32[Array, " rows"], weights: Float[Array, " rows"] | None = None) -> UInt32[Array, " rows"]:
+    """Codes of which those of equal rows differ, by the order of these rows: for draws that must be independent, where
+    many rows are alike. Rows of weight 0 come last.
+
+    >>> codes = jnp.array([5, 7, 5], jnp.uint32)
+    >>> len(set(told_apart(codes).tolist())), told_apart(codes)[1] == told_apart(codes[1:2])[0]
+    (3, Array(True, dtype=bool))
+    """
+    padding = jnp.zeros(codes.shape, bool) if weights is None else weights <= 0
+    order = jnp.lexsort((padding, codes))
+    ranked = codes[order]
+    rank = jnp.arange(len(codes)) - jnp.searchsorted(ranked, ranked, side="left")
+    return codes.at[order].set(_mixed(ranked + jnp.uint32(0x9E3779B9) * rank.astype(jnp.uint32)))
+
+
+def own_keys(key: PRNGKeyArray, data: PyTree, weights: Any = None) -> PRNGKeyArray:
+    """A key for each row of arrays, by what it holds, and for equal rows by their order."""
+    return keys_of(key, told_apart(codes_of_rows(data), weights))
+
+
+def _bits(x: Array) -> UInt32[Array, ...]:
+    """The bits of numbers as float32; -0 is 0."""
+    x = x.astype(jnp.float32)
+    return jax.lax.bitcast_convert_type(jnp.where(x == 0, 0.0, x), jnp.uint32)
+
+
+def _mixed(x: UInt32[Array, ...]) -> UInt32[Array, ...]:
+    """Bits that each depend on all bits of x: the finaliser of MurmurHash3, after a constant that takes 0 elsewhere."""
+    x = x + jnp.uint32(0x9E3779B9)
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)
