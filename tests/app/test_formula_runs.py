@@ -9,6 +9,7 @@ import pytest
 
 import vijax as vi
 from vijax.app.cli import main
+from vijax.app.kinds.assemble import load_data
 from vijax.app.page.pages import read_run
 from vijax.app.settings.config import load_config
 from vijax.data.schema.schema import Schema
@@ -201,3 +202,37 @@ def test_a_level_that_training_lacks_is_said_before_the_fit(tmp_path, capsys):
     assert 2 in codes
     assert "of the rows held out: table: expected levels of 'h' that training has" in said
     assert "data.held_out=0 holds none out" in said
+
+
+# --- missing cells and scores ----------------------------------------------------------------------------------------
+def test_other_tables_are_scored_by_their_own_response(run, patients, tmp_path, capsys):
+    assert main(["evaluate", str(run), "--data", str(patients)]) == 0
+    whole = capsys.readouterr().out
+    assert "nats per row (48 rows)" in whole
+    gap = tmp_path / "gap.csv"
+    gap.write_text(patients.read_text() + "1.0,,001\n,0.5,002\n")
+    assert main(["evaluate", str(run), "--data", str(gap)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0] == whole.splitlines()[0]
+    note = "Rows that lack a cell of the formula are left out (data.missing): lines 50, 51 (2 such)."
+    assert note in shown.out + shown.err
+
+
+def test_new_rows_that_lack_a_cell_of_the_formula_have_empty_results(run, tmp_path):
+    gaps = means_of(run, ["0.0,001", ",001", "0.0,"], tmp_path)
+    alone = means_of(run, ["0.0,001"], tmp_path)
+    assert np.isnan(gaps["mean"]).tolist() == [False, True, True]
+    assert float(gaps["mean"][0]) == float(alone["mean"][0])
+
+
+def test_rows_that_lack_a_cell_of_the_formula_are_refused_or_left_out(patients, tmp_path):
+    gap = tmp_path / "gap.csv"
+    gap.write_text(patients.read_text() + "1.0,,001\n,0.5,002\n")
+    given = ["model.formula=y ~ x + (1 | patient)", "data.held_out=0"]
+    said = r"gap.csv: expected values in all columns .* none of 'x' in line 50 .* none of 'y' in line 51 .*missing=drop"
+    with pytest.raises(ValueError, match=said):
+        load_data(load_config("glmm", given, str(gap)))
+    data = load_data(load_config("glmm", [*given, "data.missing=drop"], str(gap)))
+    whole = load_data(load_config("glmm", given, str(patients)))
+    assert data.train.num_dropped == 2
+    np.testing.assert_array_equal(data.train.y, whole.train.y)

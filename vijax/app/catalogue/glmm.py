@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from scipy import special
 
 from vijax.app.kinds.density_algorithm import DensityAlgorithm
 from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
-from vijax.app.kinds.tables import TABLES, AllBut
+from vijax.app.kinds.tables import TABLES, AllBut, check_no_column
 from vijax.app.page.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import given, model_section
@@ -62,6 +62,9 @@ class Frame:
       train: the rows of training, where these are held out.
       notes: remarks on the way in which the file is written, and on what is modelled.
       schema: what each column was taken for, of rows of training.
+      num_dropped: how many rows were left out for a missing cell.
+      places: of rows to predict, the places in `whole` of those that lack no cell; None where all are here.
+      whole: the table of all rows to predict, where some lack a cell.
     """
 
     table: TypedTable
@@ -69,6 +72,9 @@ class Frame:
     train: Frame | None = None
     notes: tuple[str, ...] = ()
     schema: Schema = NO_COLUMNS
+    num_dropped: int = 0
+    places: np.ndarray | None = None
+    whole: TypedTable | None = None
     classes: None = None
     groups: None = None
 
@@ -105,8 +111,40 @@ def _read(config: Any, path: str, seen: bool = True) -> Frame:
     # What the formula does not read as numbers is exact text; where it reads both there is the text beside the number.
     exact = AllBut(tuple(name for name in roles.numbers if name not in roles.labels))
     table = table_of_file(read, exact, roles.numbers)
-    formula.require_whole(table, formula.columns_of(parsed, seen))  # while lines are known
-    return Frame(table, notes=notes.texts())
+    lacking = _lacking(table, formula.columns_of(parsed, seen))  # while lines are known
+    if not lacking:
+        return Frame(table, notes=notes.texts())
+    whole = np.flatnonzero(~np.any(list(lacking.values()), axis=0))
+    is_dropped = own.missing == "drop" or path != own.path
+    if not is_dropped or not len(whole):
+        raise _missing_cells(table, lacking, path)
+    notes.add(_said_dropped(table, lacking, seen))
+    kept = table.rows(whole)
+    if seen:
+        return Frame(kept, notes=notes.texts(), num_dropped=len(table) - len(whole))
+    return Frame(kept, notes=notes.texts(), places=whole, whole=table)
+
+
+def _lacking(table: TypedTable, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Masks of the rows that lack a cell, by the columns of the formula of which some do."""
+    masks = {name: table.column("table", name).missing for name in dict.fromkeys(names)}
+    return {name: mask for name, mask in masks.items() if mask.any()}
+
+
+def _missing_cells(table: TypedTable, lacking: Mapping[str, np.ndarray], path: str) -> ValueError:
+    """The error of a table of which rows lack a cell of the formula."""
+    places = {name: table.rows_named(np.flatnonzero(mask).tolist()) for name, mask in lacking.items()}
+    got = " and ".join(f"none of {name!r} in {rows}" for name, rows in places.items())
+    remedy = "fill them in; or leave those rows out, --set data.missing=drop"
+    return fail(path, "values in all columns of the formula", got, remedy)
+
+
+def _said_dropped(table: TypedTable, lacking: Mapping[str, np.ndarray], seen: bool) -> str:
+    """The note on rows that lack a cell of the formula."""
+    rows = table.rows_named(np.flatnonzero(np.any(list(lacking.values()), axis=0)).tolist())
+    counts = ", ".join(f"{name!r} {int(mask.sum()):,}" for name, mask in lacking.items())
+    what = "are left out (data.missing)" if seen else "have empty results"
+    return f"Rows that lack a cell of the formula {what}: {rows}. Missing cells by column: {counts}."
 
 
 def load(config: Any) -> Data:
@@ -120,7 +158,7 @@ def load(config: Any) -> Data:
     family = config.model.family or formula.usual_family(config.model.formula, frame.table)
     design = formula.read(config.model.formula, table, LAWS[family], config.model.base)
     notes = (*frame.notes, modelled.sentence(design, LAWS[family]))
-    train = Frame(table, design.y, notes=notes, schema=design.schema)
+    train = Frame(table, design.y, notes=notes, schema=design.schema, num_dropped=frame.num_dropped)
     if not number:
         return Data(train, None)
     test = frame.table.rows(np.sort(order[:number]))
@@ -139,9 +177,6 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
             raise ConfigError(f"{entries[f'data.{name}'].origin}: data.{name}: the formula says it: model.formula")
     if config.data.order:
         raise ConfigError(f"{entries['data.order'].origin}: data.order: rows of a formula have no order")
-    if config.data.missing == "drop":
-        origin = entries["data.missing"].origin
-        raise ConfigError(f"{origin}: data.missing: remove rows with missing cells from the file: a formula drops none")
     if config.data.hold_out == "entries":
         raise ConfigError(f'{entries["data.hold_out"].origin}: data.hold_out: expected "rows" for a formula')
 
@@ -149,16 +184,21 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
 def facts(data: Data) -> dict[str, Any]:
     """The sizes of the table."""
     held_out = 0 if data.test is None else data.test.num_rows
-    return {"rows": data.train.num_rows, "columns": list(data.train.columns), "held_out": held_out}
+    dropped = data.train.num_dropped
+    outline = {"rows": data.train.num_rows, "columns": list(data.train.columns), "held_out": held_out}
+    return {**outline, "dropped": dropped} if dropped else outline
 
 
 def tiles(facts: dict[str, Any]) -> dict[str, str]:
     """The tiles of the table."""
     named = ", ".join(facts["columns"][:4]) + (", ..." if len(facts["columns"]) > 4 else "")
-    return {
+    shown = {
         "Rows": f"{facts['rows']:,} | and {facts['held_out']:,} held out",
         "Columns": f"{len(facts['columns'])} | {named}",
     }
+    if facts.get("dropped"):
+        shown["Rows left out"] = f"{facts['dropped']:,} | they lack a cell"
+    return shown
 
 
 def digest(data: Data) -> Iterator[Any]:
@@ -184,8 +224,17 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
         frame = _read(config, config.data.path if source is None else source, seen=False)
     else:
         frame = Frame(typed_table(source))
-    beside = {name: column.values.tolist() for name, column in frame.table.columns.items()}
-    return New(frame, {"row": np.arange(frame.num_rows), **beside}, _notes_on(frame, data, config))
+    every = frame.whole or frame.table
+    beside = {name: column.values.tolist() for name, column in every.columns.items()}
+    return New(frame, {"row": np.arange(len(every)), **beside}, _notes_on(frame, data, config), frame.places)
+
+
+def other(config: Any, data: Data, source: Any, column: str | None) -> Frame:
+    """Another table with the response, whose rows are scored."""
+    check_no_column(column)
+    frame = _read(config, source) if isinstance(source, str) else Frame(typed_table(source))
+    y = of_frame(config.model, data.train).design.seen(frame.table)[0]
+    return dataclasses.replace(frame, y=y, train=data.train, notes=_notes_on(frame, data, config))
 
 
 def _notes_on(frame: Frame, data: Data, config: Any) -> tuple[str, ...]:
@@ -203,7 +252,7 @@ def _keep(folder: Path, data: Data) -> None:
 
 SOURCE = TABLES._replace(
     load=load,
-    other=lambda config, data, path, column: _read(config, path),
+    other=other,
     facts=facts,
     tiles=tiles,
     digest=digest,
