@@ -12,6 +12,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
+from tests.app.written import check_written
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
 from vijax.app.kinds.assemble import FULL_DATA, load_data, make_algorithm, state_like
@@ -98,6 +99,7 @@ def test_a_configuration_is_fitted(path, corpus, tmp_path, capsys):
     assert list((out / "figures").glob("*.png"))
     listing = load_config(path).listing
     assert (out / f"{listing.source.results}.csv").is_file() == (listing.transform is not None)
+    check_written(out, printed)
 
 
 @pytest.mark.parametrize("name", ["plsa_2", pytest.param("ctm", marks=pytest.mark.slow)])

@@ -6,8 +6,9 @@ All are read off one step in float64 from a state that is given (`tests.models.o
 import jax
 import numpy as np
 
-from tests.models.one_step import assert_near, begun, groups_taken, weighed, with_groups
-from tests.models.registry import ROWS, on, that_hold
+from tests.models.one_step import algorithm, assert_near, begun, groups_taken, weighed, with_groups
+from tests.models.registry import KEY, ROWS, on, that_hold
+from vijax.fitting.result import Fit
 
 SHUFFLE = np.random.default_rng(0)
 
@@ -32,6 +33,28 @@ def test_a_group_of_weight_two_is_the_group_twice(case):
     weights = np.where(one.places == 0, 2.0, np.where(is_last, 0.0, 1.0))
     heavy = one.again(*with_groups(one, one.places, weights))
     assert_near(heavy.globals(), twice.globals())
+
+
+@on([case for case in that_hold("weighs", ROWS) if case.asks])
+def test_answers_and_scores_after_weights_are_those_after_copies(case):
+    """Two steps on."""
+    one = begun(case)
+    is_last = one.places == one.places[-1]
+    twice = with_groups(one, np.where(is_last, 0, one.places))
+    heavy = with_groups(one, one.places, np.where(one.places == 0, 2.0, np.where(is_last, 0.0, 1.0)))
+    assert_near(said_after(case, one, *heavy), said_after(case, one, *twice), 1e-6)
+
+
+def said_after(case, one, batch, state):
+    """What the fit says of the data, and their score, after two steps of this batch."""
+    for _ in range(2):
+        state = one.again(batch, state).state
+    with jax.enable_x64(True):
+        fit = Fit(algorithm(case, True), jax.tree.map(jax.numpy.asarray, state), {}, None)
+        said = {name: ask(fit, case.data) for name, ask in case.asks.items()}
+        if "score" in fit.alg.spec.model.queries:
+            said["score"] = fit.score(case.data, key=KEY)[:2]
+        return jax.tree.map(np.asarray, said)
 
 
 @on(ROWS)

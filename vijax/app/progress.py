@@ -96,7 +96,9 @@ class Printer:
         seconds = (mark.seconds - self._last.seconds) - (mark.outside - self._last.outside)
         rate = (mark.documents - self._last.documents) / max(seconds, 1e-9)
         parts = [f"pass {seen.step / seen.steps_per_epoch:.1f}", f"{rate:,.0f} {self._unit}/s"]
-        parts.append(f"ELBO/{self._per} {np.mean(elbo_per_datum(seen)):.3f}")
+        # Of one pass: on full data the last step, as in the tables; older steps would pull the mean down.
+        last_pass = elbo_per_datum(seen)[-max(1, int(seen.steps_per_epoch)) :]
+        parts.append(f"ELBO/{self._per} {np.mean(last_pass):.3f}")
         if seen.gain is not None and np.isfinite(seen.gain):
             parts.append(f"still to gain {seen.gain:.1e}")
         score = self._score()
