@@ -149,7 +149,7 @@ def test_a_formula_is_proposed(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"model\.priors: expected one of \['Intercept', "):
         config.listing.build(config.model, data)
     Path("p.csv").write_text("Nr;Fläche (m²);Lage;Ort;Preis (T€)\n" + "\n".join([*rows, "r;;x;g1;3,25"]))
-    with pytest.raises(ValueError, match=r"none of 'Fläche \(m²\)' in line 42 \(1 such\)\. Remove"):
+    with pytest.raises(ValueError, match=r"none of 'Fläche \(m²\)' in line 42 \(1 such\)\. To mend it: fill them in"):
         load_data(config)  # though rows are held out at random
 
 

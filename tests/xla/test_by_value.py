@@ -169,8 +169,8 @@ def test_what_is_made_within_a_program_outlives_it():
 
     @jax.jit
     def within(z):
-        return vi.likelihood.student_t(degrees).log_prob(jnp.array(0.5), z)
+        return vi.likelihood.student_t(degrees, 1.0).log_prob(jnp.array(0.5), z)
 
-    inside, outside = within(jnp.array(1.5)), vi.likelihood.student_t(degrees)
+    inside, outside = within(jnp.array(1.5)), vi.likelihood.student_t(degrees, 1.0)
     assert float(outside.width) == pytest.approx(degrees**0.5, rel=1e-6)
     assert float(inside) == pytest.approx(stats.t.logpdf(0.5, degrees, 1.5), rel=1e-6)
