@@ -67,9 +67,10 @@ def auto(
     draws; there are more draws when their noise is all that is left. Where the posterior is not normal, a mixture of up
     to eight normals is fitted too, each within a trust region of its own, and kept where its bound is higher beyond
     doubt. Beyond 300 variables independent normals are fitted, with up to 32 directions of dependence beside them where
-    the bound is higher so. A model in conjugate form is fitted by coordinate ascent from several starts where the data
-    are small (5,000 groups, 200 documents), else by incremental or stochastic steps; an energy with free variables by
-    stochastic steps until the bound rises no more.
+    the bound is higher so. Variables whose law depends on others (`vijax.free(..., loc=, scale=)`, hierarchies of
+    NumPyro) are fitted in coordinates that are learnt first, from what the data say of each. A model in conjugate form
+    is fitted by coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else by
+    incremental or stochastic steps; an energy with free variables by stochastic steps until the bound rises no more.
 
     Args:
       model: any `vijax.Model` without networks.
