@@ -63,7 +63,7 @@ def test_it_says_what_the_model_can_be_asked_for():
     for ours, theirs in zip(fit.predict(np.eye(4)), glm.predict(fit.posterior, np.eye(4)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     sequences = vi.models.hmm(vi.models.emission.unit_gaussian(2, dim=1))
-    assert list(sequences.queries) == ["predictive", "forecast", "score", "energy"]
+    assert list(sequences.queries) == ["predictive", "forecast", "score", "energy", "expected"]
     with pytest.raises(ValueError, match=r"^transform: .* can be asked for: score, predictive, forecast\. "):
         sequences.answer("transform")
 

@@ -131,7 +131,7 @@ def verdict(
     if rounding > ROUNDED:
         return " ".join([*said, ROUGH.format(rounding=rounding), *_of_labels(searched), *_of_rivals(searched)])
     judged = [_of_shape(gap, khat, q, off, searched.others > 0), *_of_moments(off), *_of_tails(gap, khat, off)]
-    if q.ended is Ended.SPENT and _is_near(gap, off):
+    if q.ended is Ended.SPENT and _is_near(q, gap, off):
         said = [*said[:-1], *judged, SPENT_NEAR]  # what it is good for comes first, then that more would be better
     else:
         said += judged
@@ -150,7 +150,7 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
     """Says how far q is from the posterior, and whether means and sds may be used."""
     judged = of_distance(gap, khat)
     where = "its part of the posterior" if is_one_of_many else "the posterior"
-    far = _far(off)
+    far = _far(q, off)
     if _worst(off) <= GOOD and gap < far:
         use = "means and sds can be used" + (" for that part alone" if is_one_of_many else "")
         return f"q is close to {where} {judged}: {use}."
@@ -166,14 +166,16 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
     return f"{where.capitalize()} does not have the shape of q {judged}: sds, and perhaps means, are wrong. {sampler}"
 
 
-def _is_near(gap: float, off: Moments | None) -> bool:
+def _is_near(q: Any, gap: float, off: Moments | None) -> bool:
     """Tells whether means and sds, or one of both, can be used."""
-    return min(_worst(off) / GOOD, _seen(off) / FAIR) <= 1 and gap < _far(off)
+    return min(_worst(off) / GOOD, _seen(off) / FAIR) <= 1 and gap < _far(q, off)
 
 
-def _far(off: Moments | None) -> float:
-    """Returns the nats from which on q has not the shape of the posterior: fewer where weights do not judge moments."""
-    return FAR_IN_ALL if off is not None and off.is_reliable else FAR
+def _far(q: Any, off: Moments | None) -> float:
+    """Returns the nats from which on q has not the shape of the posterior: fewer where weights do not judge moments,
+    and of independent normals of variables that depend on each other."""
+    is_apart = not q.is_full and getattr(q, "reference", None) is None
+    return FAR if off is None or not off.is_reliable or is_apart else FAR_IN_ALL
 
 
 def _worst(off: Moments | None) -> float:

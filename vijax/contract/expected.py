@@ -49,7 +49,7 @@ Strain = Callable[[Columns], Float[np.ndarray, " D"]]
 
 
 class Expected(NamedTuple):
-    """What the prior of a model expects of its data."""
+    """The expectations that the prior of a model has of its data."""
 
     columns: Callable[[Any], Float[np.ndarray, "N D"]]  # data -> the numbers that the prior is about; NaN are missing
     strain: Strain

@@ -44,7 +44,7 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
         problem, _, remedy = str(error).partition(REMEDY)
         if source is None or GIVE not in remedy:
             raise
-        said = ", ".join(f"data.{name}={value}" for name, value in named_roles(section).items()) or "no settings of it"
+        said = ", ".join(f"{name}={value}" for name, value in named_roles(section).items()) or "no settings of it"
         raise DataError(
             f"{problem}{REMEDY}give a table with the columns of that of training, which was read with {said}."
         ) from error

@@ -316,7 +316,7 @@ def _of_user(node: Call, reading: Reading) -> Values:
 
 
 def _called(node: Call, arguments: list[np.ndarray], reading: Reading) -> Values:
-    """What a function of the user's own returns, as float64. It gets copies: it may write into them."""
+    """The result of a function of the user's own, as float64. It gets copies: it may write into them."""
     rows = len(arguments[0]) if arguments else len(reading.table)
     value = reading.functions[node.function](*(argument.copy() for argument in arguments))
     expected = f"an array of the {rows} rows from {node.function}"

@@ -24,7 +24,7 @@ from vijax.xla.by_value import Remade
 
 
 class PriorColumns(NamedTuple):
-    """What the prior of an emission expects of columns; see `vijax.contract.expected.Expected`."""
+    """The expectations that the prior of an emission has of columns; see `vijax.contract.expected.Expected`."""
 
     strain: Strain
     prior: str
@@ -74,7 +74,7 @@ class Emission(Remade):
 
 
 def expected_by(emission: Emission, columns: Callable[[Any], np.ndarray]) -> Expected | None:
-    """What the prior of an emission expects; None where it expects nothing."""
+    """The expectations of the prior of an emission; None where it has none."""
     if emission.expects is None:
         return None
     return Expected(columns, *emission.expects)

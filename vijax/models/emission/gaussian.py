@@ -128,7 +128,7 @@ def full_gaussian(
 def _expected_of_matrix(
     sizes: tuple[int, int], location: Any, strength: Any, degrees: Any, scale: Any, parts: int
 ) -> PriorColumns:
-    """What the prior of matrices of precision expects, by the diagonal of what it adds to sums of squares."""
+    """The expectations of the prior of matrices of precision, by the diagonal that it adds to sums of squares."""
     places = np.asarray(full("location", location, sizes))
     pulls = np.asarray(full("strength", strength, sizes[:1]))[:, None]
     worth = np.asarray(full("degrees", degrees, sizes[:1]))[:, None]

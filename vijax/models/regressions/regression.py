@@ -95,7 +95,7 @@ def ard_regression(
 
 
 def expected_response(responses: Callable[[Any], np.ndarray], shape: float, rate: float) -> Expected:
-    """What the gamma prior of the precision of the noise expects of responses; their place is free."""
+    """The expectations that the gamma prior of the precision of the noise has of responses; their place is free."""
     strain = of_place_and_scale(0.0, 0.0, 2.0 * rate, 2.0 * shape)
     prior = f"of deviation {math.sqrt(rate / shape):.3g} or more as responses"
     remedy = "Measure responses in a smaller unit, or give a smaller `rate`, about `shape` times their variance."

@@ -150,7 +150,7 @@ def arhmm(
 
 
 def _expected(dim: int, num_states: int, strength: float, degrees: float | None, variance: float) -> Expected:
-    """What the prior of the dynamics expects of the columns that move."""
+    """The expectations that the prior of the dynamics has of the columns that move."""
     worth = dim + 2.0 if degrees is None else degrees
     strain = of_place_and_scale(0.0, strength, worth * variance, worth, num_states)
     prior = f"about 0 and of deviation {np.sqrt(variance):.3g}"

@@ -104,7 +104,7 @@ def linear_gaussian_state_space(
 
 
 def expected_of_observations(dim: int, strength: float, shape: float, rate: float) -> Expected:
-    """What the priors of the coefficients and the noise of D observed columns expect."""
+    """The expectations that the priors of coefficients and noise have of D observed columns."""
     strain = of_place_and_scale(0.0, strength, 2.0 * rate, 2.0 * shape)
     deviation = math.sqrt(rate / shape)
     columns = lambda data: steps(data)[:, :dim]
