@@ -420,3 +420,24 @@ def test_a_verdict_does_not_contradict_itself(how, searched):
         assert "odes" in words
         assert not ("do not rely on tail" in words and "no heavier" in words)
         assert ("(a)" in words) == (how is not None and (not how.is_reliable or how.mean.most > GOOD))
+
+
+# --- modes that are none --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", [1, 2])
+def test_where_a_search_was_cut_short_there_is_no_mode(seed):
+    """A plain regression with flat priors, on columns of other sizes: searches end far from the mode, with bounds 40
+    nats below that of q, and were said to be a mode of half of the posterior."""
+    rng = np.random.default_rng(seed)
+    size = np.exp(rng.normal(0.3, 0.4, (46, 1)))
+    near = size * np.exp(0.15 * rng.normal(size=(46, 4)))
+    counts = rng.poisson(1.7, (46, 1)) + 1.0
+    x = np.concatenate([np.ones((46, 1)), near, counts, rng.integers(0, 2, (46, 1))], 1)
+    y = x @ (200.0 * np.array([-2.0, 1, 2, 1, -0.5, 0.5, -2])) + 260.0 * rng.normal(size=46)
+    variables = {"beta": vi.free(7), "sigma": vi.free(support="positive")}
+    model = vi.density(variables, lambda v: norm.logpdf(y, x @ v["beta"], v["sigma"]).sum())
+    fit = vi.auto(model, key=KEY)
+    assert "Other modes: none was found" in fit.verdict
+    assert USABLE in fit.verdict
+    beta = np.linalg.lstsq(x, y, rcond=None)[0]
+    draws = np.asarray(fit.sample(jax.random.key(1), 20_000)["beta"], np.float64)
+    np.testing.assert_allclose((draws.mean(0) - beta) / draws.std(0), 0, atol=0.1)

@@ -35,7 +35,11 @@ def test_a_group_of_weight_two_is_the_group_twice(case):
     assert_near(heavy.globals(), twice.globals())
 
 
-@on([case for case in that_hold("weighs", ROWS) if case.asks])
+ON_A_RIDGE = ("stochastic_block_model_poisson",)
+"""After two steps its blocks are so alike that rounding chooses which is which in a graph."""
+
+
+@on([case for case in that_hold("weighs", ROWS) if case.asks and case.name not in ON_A_RIDGE])
 def test_answers_and_scores_after_weights_are_those_after_copies(case):
     """Two steps on."""
     one = begun(case)

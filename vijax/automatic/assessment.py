@@ -57,15 +57,22 @@ LOST, WIDE = 100.0, 1e9
 
 
 def assessed(
-    model: Model, target: Target, q: Q, searched: Searched, seed: int, normal: Gaussian | None = None
+    model: Model,
+    target: Target,
+    q: Q,
+    searched: Searched,
+    seed: int,
+    normal: Gaussian | None = None,
+    max_gradients: float = np.inf,
 ) -> Report:
     """Reports the bound of q, how far its moments are off, the tail of its importance ratios, and the modes that the
-    starts found. `normal` is the one from which a mixture began; it tells which modes are one."""
+    starts found. `normal` is the one from which a mixture began; it tells which modes are one. Normals at modes whose
+    weight is in doubt are fitted within the limit of gradients."""
     draws, ratios, log_q, rounding = _checked(target, q, seed)
     zero, gap, khat = distance(ratios, rounding)
     own = bound(ratios, SCRAMBLES)
     q = q._replace(ended=_ended(target, q, draws, ratios))
-    away = [*rivals(q, searched, target), *_underrated(q, own.value, searched, target, seed)]
+    away = [*rivals(q, searched, target), *_underrated(q, own.value, searched, target, seed, max_gradients)]
     off = None
     if zero <= RARE and q.ended is not Ended.UNBOUNDED:
         wider = WIDER if target.num_rows < DEAR else 0
@@ -183,7 +190,7 @@ def _parted(q: Q, found: Sequence[Found], searched: Searched, target: Target) ->
     return at(True), at(False)
 
 
-def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int) -> list[Found]:
+def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int, max_gradients: float) -> list[Found]:
     """Returns modes whose rough bound is far below that of q, but not below those of the other modes, if a normal that
     is fitted there comes near the bound of q, and stays outside of it. Where a search was cut short there is no mode,
     and a normal leaves the place."""
@@ -193,9 +200,12 @@ def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int)
         return []
     found = []
     for one in _apart(doubtful, target, inside)[:MOST_FITTED]:
-        start, _ = laplace(target, one.mode)
-        run = Run(target, target.num_gradients + FITTED * Sitting.begin(start).size)
-        there = fit_normal(run, Sitting.begin(start), seed, Sitting.begin(start).size)
+        size = Sitting.size_of(target.dim)
+        most = min(max_gradients, target.num_gradients + 2 * target.dim + FITTED * size)
+        if most < target.num_gradients + 2 * target.dim + 2 * size:
+            break
+        begin = Sitting.begin(laplace(target, one.mode)[0])
+        there = fit_normal(Run(target, int(most)), begin, seed, size)
         mode = one.mode._replace(x=there.mean, sds=there.sds)
         if there.elbo > own - RIVAL and not _is_inside(q, mode, searched, target):
             found.append(one._replace(mode=mode, elbo=there.elbo))

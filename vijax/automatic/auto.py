@@ -283,7 +283,8 @@ class _Done(NamedTuple):
 
     def report(self, q: Gaussian | Mixture, normal: Gaussian | None = None) -> Report:
         """Reports on this normal, or on a mixture that began at it."""
-        return assessed(self.model, self.run.target, q, self.searched, keys.seed(self.key), normal)
+        most = self.run.max_gradients
+        return assessed(self.model, self.run.target, q, self.searched, keys.seed(self.key), normal, most)
 
     def as_fit(self, report: Report | None = None) -> Fit:
         """Returns the normal as a fit."""

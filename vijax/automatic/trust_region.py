@@ -68,8 +68,13 @@ class Sitting(NamedTuple):
     @classmethod
     def begin(cls, start: Gaussian) -> Sitting:
         """Returns the state at the first draws."""
-        size = max(32, 4 * len(start.mean))
+        size = cls.size_of(len(start.mean))
         return cls(start.mean, start.scale, start.elbo, size, 0, 0, 0.0, 0.0, start.sds, start.mean)
+
+    @classmethod
+    def size_of(cls, dim: int) -> int:
+        """Returns the number of the first draws of so many variables."""
+        return max(32, 4 * dim)
 
     @property
     def q(self) -> Gaussian:

@@ -144,7 +144,7 @@ class UnreadTimes(NamedTuple):
 
 
 def unread_times(name: str, values: np.ndarray) -> UnreadTimes | None:
-    """The part of a column of times that cannot be read; None of other columns, or of those that are read or unclear."""
+    """The part of a column of times that cannot be read; None of others, and of those that can be or are unclear."""
     if _numbers(values) is not None or values.dtype != object or unclear_day(values) is not None:
         return None
     missing = are_missing(values)
