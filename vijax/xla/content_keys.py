@@ -52,7 +52,9 @@ def codes_of_rows(data: PyTree) -> UInt32[Array, " rows"]:
         bits = _bits(leaf)
         places = jnp.full((), number + 1, jnp.uint32)
         for axis in range(1, leaf.ndim):
-            along = jnp.arange(leaf.shape[axis], dtype=jnp.uint32).reshape(-1, *(1,) * (leaf.ndim - axis - 1))
+            shape = [1] * leaf.ndim  # of all axes: no rank is promoted
+            shape[axis] = leaf.shape[axis]
+            along = jnp.arange(leaf.shape[axis], dtype=jnp.uint32).reshape(shape)
             places = _mixed(places ^ _mixed(along + jnp.uint32(axis)))
         of_numbers = jnp.where(bits == 0, 0, _mixed(bits ^ places))
         total += jnp.sum(of_numbers, tuple(range(1, leaf.ndim)), dtype=jnp.uint32)
