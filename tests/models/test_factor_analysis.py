@@ -46,7 +46,6 @@ def test_coordinate_ascent_never_loses_ground():
         assert np.all(np.diff(fit.trace["elbo"]) >= -1e-9 * np.abs(fit.trace["elbo"][1:]))
 
 
-@pytest.mark.filterwarnings("ignore::vijax.FarFromPriorWarning")  # two columns of small loadings
 @pytest.mark.parametrize("algorithm", ["cavi", "svi", "ssvi_a"])
 def test_matrix_factorisation_fills_the_holes(algorithm):
     """Rank 2 with 40 % missing: the reconstruction of what was hidden is near the noise."""

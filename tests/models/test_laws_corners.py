@@ -10,8 +10,6 @@ import vijax as vi
 from tests.models.registry import ROWS, TABLES, Case, on
 from tests.models.short_fits import fit_of, taken_rows
 
-pytestmark = pytest.mark.filterwarnings("ignore::vijax.FarFromPriorWarning")  # corners may lie far from priors
-
 ALL = [*ROWS, *TABLES]
 NAMES = r"^(data|table|family|y|x|documents|corpus|formula|prevalence|response)\b"
 """How a message that refuses data begins."""

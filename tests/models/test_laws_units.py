@@ -41,7 +41,6 @@ def apart(case, unit, zero):
     return abs(float(fit_of(case, data).fit.trace["elbo"][-1] - wanted))
 
 
-@pytest.mark.filterwarnings("ignore::vijax.FarFromPriorWarning")  # that they do not follow is what is shown
 @on(MEASURED)
 @pytest.mark.parametrize(("unit", "zero"), [(UNIT, 0.0), (1.0, ZERO)], ids=["unit", "zero"])
 def test_what_is_said_not_to_follow_does_not(case, unit, zero):
