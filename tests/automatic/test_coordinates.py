@@ -1,6 +1,7 @@
 """`vijax.auto` on hierarchies: beside exact quadrature, and stopped and gone on with."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.scipy.stats import norm
@@ -8,6 +9,7 @@ from jax.scipy.stats import norm
 import vijax as vi
 from vijax.automatic.coordinates import learnt
 from vijax.automatic.target import Target
+from vijax.automatic.trust_region import stage_like
 from vijax.fitting import checkpoint
 
 KEY = jax.random.key(0)
@@ -124,3 +126,41 @@ def test_a_fit_in_coordinates_is_judged_saved_and_shown_in_the_variables(tmp_pat
     state = checkpoint.load(path, fit.state).tree
     again = fit._replace(state=state)
     np.testing.assert_array_equal(again.sample(KEY, 10)["effects"], fit.sample(KEY, 10)["effects"])
+
+
+def test_a_stage_that_was_written_is_the_stage(tmp_path, monkeypatch):
+    """Of a model with laws; a model without them, or of other ones, refuses it."""
+    y, houses = counties(3, number=6)
+    model = model_of(y, houses)
+    stage = stage_of_stopped(model, monkeypatch)
+    path = checkpoint.save(tmp_path, 0, stage)
+    read = checkpoint.load(path, stage_like(8, 16, True, True)).tree
+    for one, other in zip(jax.tree.leaves(stage), jax.tree.leaves(read), strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    plain = vi.density({"x": vi.free(8)}, lambda v: -0.5 * jnp.sum(v["x"] ** 2))
+    with pytest.raises(ValueError, match="stage: expected one of the same model"):
+        vi.auto(plain, key=KEY, stage=stage)
+
+
+def test_a_fit_that_stopped_at_its_limit_has_the_same_limit_when_it_goes_on(monkeypatch):
+    """The gradients of learning count in both."""
+    y, houses = counties(3, number=6)
+    model = model_of(y, houses)
+    stage = stage_of_stopped(model, monkeypatch)
+    limit = stage.gradients + 700
+    whole = vi.auto(model, key=KEY, richer=False, max_gradients=limit)
+    again = vi.auto(model, key=KEY, richer=False, max_gradients=limit, stage=stage)
+    assert whole.report.num_gradients == again.report.num_gradients <= limit
+    assert whole.elbo == again.elbo
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_four_hundred_groups_are_right_as_independent_normals(is_placed):
+    """Beyond 300 variables: in their coordinates nothing is left to depend on; in free ones the spread is wrong."""
+    y, houses = counties(7, number=400)
+    model = model_of(y, houses)
+    fit = vi.auto(model, key=KEY) if is_placed else vi.dadvi(model, key=KEY)
+    mean, sd = exact(y, houses)
+    draws = seen(fit.sample(jax.random.key(1), 20_000))
+    off = np.abs((draws.mean(0) - mean) / sd).max()
+    assert off < 0.1 if is_placed else off > 0.5

@@ -26,7 +26,7 @@ from scipy import special
 from vijax.automatic.density_checks import Exchange, grows_along
 from vijax.automatic.gaussian import Gaussian, is_near, laplace
 from vijax.automatic.mixture import Mixture
-from vijax.automatic.modes import Found, Searched, on_one_hill
+from vijax.automatic.modes import DENSE, Found, Searched, on_one_hill
 from vijax.automatic.report import Ended, FoundMode, Moments, Off, Others, Report, are_alike, bound, distance
 from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, Sitting
@@ -196,9 +196,9 @@ def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int,
     and a normal leaves the place."""
     inside, outside = _parted(q, _weighty(searched, -np.inf), searched, target)
     doubtful = [one for one in outside if one.elbo <= q.elbo - RIVAL]
-    if not np.isfinite(own):
+    if not np.isfinite(own) or target.dim > DENSE:  # a normal of full covariance would cost more than the fit
         return []
-    found = []
+    fitted = []
     for one in _apart(doubtful, target, inside)[:MOST_FITTED]:
         size = Sitting.size_of(target.dim)
         most = min(max_gradients, target.num_gradients + 2 * target.dim + FITTED * size)
@@ -208,8 +208,8 @@ def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int,
         there = fit_normal(Run(target, int(most)), begin, seed, size)
         mode = one.mode._replace(x=there.mean, sds=there.sds)
         if there.elbo > own - RIVAL and not _is_inside(q, mode, searched, target):
-            found.append(one._replace(mode=mode, elbo=there.elbo))
-    return found
+            fitted.append(one._replace(mode=mode, elbo=there.elbo))
+    return fitted
 
 
 def _apart(found: Sequence[Found], target: Target, others: Sequence[Found] = ()) -> list[Found]:
@@ -276,6 +276,7 @@ def _values(model: Model | None, x: Float[Array, " D"]) -> dict[str, Any]:
 
 # --- importance weights -----------------------------------------------------------------------------------------------
 WIDER = 320  # draws of each wider law
+ONE_DRAW = 1e-12  # weight of all other draws, up to which one draw has all of it
 FREEDOM = 4  # degrees of freedom of the t
 OUTWARD, FARTHEST = 4, 8  # how often laws are centred at draws that count most for sds; and at how many draws
 
@@ -371,8 +372,9 @@ def _farthest(of: Weighed) -> Float[np.ndarray, "FARTHEST D"]:
     return of.x[np.argsort(-counts, kind="stable")[:FARTHEST]]
 
 
-def moments(of: Weighed, numbers: Float[np.ndarray, "S M"], names: Sequence[str]) -> Moments:
-    """Returns how far means and standard deviations of q are off, of these numbers at the draws, by their names.
+def moments(of: Weighed, numbers: Float[np.ndarray, "S M"], names: Sequence[str]) -> Moments | None:
+    """Returns how far means and standard deviations of q are off, of these numbers at the draws, by their names; None
+    where one draw has all the weight, and says nothing of a spread.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(4000, 1))  # of q, N(0, 1); the posterior is N(.2, .9^2)
@@ -389,6 +391,8 @@ def moments(of: Weighed, numbers: Float[np.ndarray, "S M"], names: Sequence[str]
     mean_p, mean_q = p @ x, q @ x
     apart_p, apart_q = x - mean_p, x - mean_q
     sd_p, sd_q = np.sqrt(p @ apart_p**2), np.sqrt(q @ apart_q**2)
+    if 1 - p.max() < ONE_DRAW:
+        return None
     least = np.maximum(sd_p, np.finfo(float).tiny)
     mean, log_sd = (mean_q - mean_p) / least, np.log(np.maximum(sd_q, np.finfo(float).tiny) / least)
     of_mean = p[:, None] * apart_p - q[:, None] * apart_q

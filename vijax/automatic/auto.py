@@ -41,6 +41,8 @@ NUM_STARTS, MAX_DRAWS = 16, 2048  # defaults of a log density
 FEWEST_GRADIENTS, A_VARIABLE = 3000, 250
 """The default limit of gradients; or so many for each variable of a full covariance, if that is more: with 40 it had
 not left its start, for nearly the same time."""
+LEARNING = 3000
+"""Gradients that learning coordinates of a hierarchy may take, by which the default limit is higher."""
 FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
 """Searches for modes may take this share of the gradients, or so many a start, if that is more: where there is no mode,
@@ -85,8 +87,9 @@ def auto(
       max_gradients: largest number of gradients in all for a log density: no step is taken that would need more, a
         mixture's included. Searches for modes may take a fifth of them, or 40 a start, the end of their last step not
         counted; ten first steps of independent normals, and passes over minibatches, are not cut short. None is 3,000,
-        or 250 a variable of a full covariance where that is more. Where a mixture stops at this limit, `fit.verdict`
-        says by how many nats its bound still rose in a thousand gradients.
+        or 250 a variable of a full covariance where that is more, and 3,000 besides for the coordinates of a hierarchy.
+        Where a mixture stops at this limit, `fit.verdict` says by how many nats its bound still rose in a thousand
+        gradients.
       batch_size: groups at a step for a density with a `log_lik` of groups: passes over all of them begin at the mode,
         which is found from a fit to a sample on. None takes all groups at once. From 50,000 rows on it begins at that
         mode too, and takes 500 groups at a step where 16 sets of draws are not enough.
@@ -134,14 +137,14 @@ def auto(
     budget = max_gradients or max(FEWEST_GRADIENTS, A_VARIABLE * min(target.dim, MOST_FULL))
     size = _batch_size(target, density, batch_size)
     _check_richer(richer, target.dim, size)
-    check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
+    check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL, density.hierarchy is not None)
     with interrupt_flag() as asked:
         if density.hierarchy is not None and size is None:
             known = None if stage is None else stage.reference
+            if max_gradients is None:
+                budget += LEARNING
             if known is None:
-                most = budget // 2 if max_gradients else budget
-                known = learnt(target, density.hierarchy, seed, most, asked.is_set)
-                budget += 0 if max_gradients else target.num_gradients
+                known = learnt(target, density.hierarchy, seed, min(LEARNING, budget // 2), asked.is_set)
             target = target.within(known)
         watcher = Watcher(asked, stage)
         run = Run(target, budget, asked.is_set)
@@ -241,7 +244,7 @@ def _normal(
         if run.stopped():
             return start._replace(ended=Ended.INTERRUPTED), found
         stage = stage_of(found, num_starts, Sitting.begin(start), target.num_gradients)
-        watcher.stage = stage._replace(reference=target.reference)
+        watcher.stage = stage._replace(reference=target.kept_reference)
     watcher.begun = watcher.stage
     found = watcher.stage.found()
     target.num_gradients = watcher.stage.gradients

@@ -88,6 +88,7 @@ def _seen_by(
         information = np.clip(-(signs * pushed)[known].mean(0), 0.0, WIDEST)
         linear = slopes[known].mean(0) + information * draws[known].mean(0)
         reference = Reference(
-            np.where(mask, linear, reference.linear), np.where(mask, information, reference.information)
+            np.where(mask, linear, reference.linear).astype(reference.linear.dtype),
+            np.where(mask, information, reference.information).astype(reference.information.dtype),
         )
     return reference

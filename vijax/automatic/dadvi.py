@@ -100,9 +100,9 @@ def dadvi(
     require_on_host("vijax.dadvi", data, key, model.hyper, model.form.given)
     check_key(key)
     require_integers(2, num_draws=num_draws)
-    log_density_of(model, "Use vijax.auto.")
+    density = log_density_of(model, "Use vijax.auto.")
     target, seed = Target.of(model, data), keys.seed(key)
-    check_stage(stage, target.dim, NUM_STARTS, False)
+    check_stage(stage, target.dim, NUM_STARTS, False, density.hierarchy is not None)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
         found = watcher.searched(target, lambda: find_modes(target, seed, NUM_STARTS, asked.is_set), NUM_STARTS)

@@ -72,6 +72,13 @@ class Target:
         other.num_gradients = self.num_gradients
         return other
 
+    @property
+    def kept_reference(self) -> Reference | None:
+        """The reference that a file has: of free coordinates too, where the density has a hierarchy."""
+        if self.reference is None and getattr(self._model, "hierarchy", None) is not None:
+            return Reference.of_free(self.dim)
+        return self.reference
+
     def free(self, z: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
         """The free coordinates at points."""
         if self.reference is None:

@@ -239,7 +239,7 @@ class Stage(NamedTuple):
     # State of a normal of full covariance; None of independent ones, which begin at the best mode again
     sitting: Sitting | None
     gradients: int  # evaluated so far
-    # Coordinates of a hierarchy in which all of this is; None for free coordinates
+    # Coordinates of a hierarchy in which all of this is; None where the density has none
     reference: Reference | None = None
 
     def found(self) -> list[Found]:
@@ -282,7 +282,7 @@ class Watcher:
         """Returns the modes of the stage that was reached, or of a search."""
         if self.stage is None:
             found = search()
-            stage = stage_of(found, num_starts, None, target.num_gradients)._replace(reference=target.reference)
+            stage = stage_of(found, num_starts, None, target.num_gradients)._replace(reference=target.kept_reference)
             self.stage = None if self._asked.is_set() else stage
             return found
         target.num_gradients = self.stage.gradients
@@ -294,7 +294,7 @@ class Watcher:
         self.stage = self.stage._replace(sitting=sitting, gradients=target.num_gradients)
 
 
-def check_stage(stage: Any, dim: int, num_starts: int, is_full: bool) -> None:
+def check_stage(stage: Any, dim: int, num_starts: int, is_full: bool, is_placed: bool = False) -> None:
     """Raises ValueError on a stage of another model or number of starts, and on anything else."""
     if stage is None:
         return
@@ -304,3 +304,5 @@ def check_stage(stage: Any, dim: int, num_starts: int, is_full: bool) -> None:
     got = f"one of {len(stage.x)} starts of {stage.x.shape[1]} coordinates"
     require(stage.x.shape == (num_starts, dim), "stage", expected, got, remedy)
     require((stage.sitting is not None) == is_full, "stage", "one of the same method", "one of another", remedy)
+    is_alike = (stage.reference is not None) == is_placed
+    require(is_alike, "stage", "one of the same model", "one of another, with other laws of variables", remedy)

@@ -25,7 +25,7 @@ LEAST_BY_ROW = 0.08
 LEAST = 10.0
 """Nats of all rows that it must cost at least: small data are always a matter of the prior."""
 MOST_ROWS = 100_000
-"""Rows of which means and variances are computed; of more every so-manieth is taken."""
+"""Rows of which means and variances are computed, at most; of more rows evenly spaced ones are taken."""
 ROUNDING = 1e-9
 """The deviation of a column, beside its mean, up to which it is a constant."""
 MOST_NAMED = 3

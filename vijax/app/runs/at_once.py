@@ -90,7 +90,7 @@ def read_stage(folder: Path, config: Any, algorithm: Any, say: Callable[[str], N
     """The stage at which a fit was stopped; None where there is none. `ConfigError` where it is of other settings."""
     is_auto, dim = config.algorithm.name == "auto", algorithm.spec.model.free.variables.dim
     starts = (settings_taken(config.algorithm).get("num_starts") if is_auto else None) or NUM_STARTS
-    is_placed = is_auto and algorithm.spec.model.free.hierarchy is not None and config.fit.batch_size is None
+    is_placed = algorithm.spec.model.free.hierarchy is not None
     like = stage_like(dim, starts, is_auto and dim <= MOST_FULL, is_placed)
     found = latest_checkpoint(folder, config, like, say, STAGE)
     return None if found is None else found.tree

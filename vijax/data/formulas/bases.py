@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float
-from scipy.interpolate import BSpline
 
 Basis = Float[np.ndarray, "N K"]
 
@@ -26,6 +25,8 @@ def with_ends(inner: np.ndarray, low: float, high: float, degree: int) -> Float[
 def splines(values: np.ndarray, knots: np.ndarray, degree: int) -> Basis:
     """B-splines without the first one, whose sum with the others is constant. Beyond the ends the polynomials of the
     last piece go on."""
+    from scipy.interpolate import BSpline  # here, because it takes long to import
+
     number = len(knots) - degree - 1
     return np.asarray(BSpline(knots, np.eye(number), degree, extrapolate=True)(values))[:, 1:]
 

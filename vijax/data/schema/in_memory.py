@@ -19,7 +19,7 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     """Every column of a table in memory by name; True and False are 1 and 0.
 
     Args:
-      source: a table of pandas, Arrow or polars, a mapping of columns, or a matrix.
+      source: a table of pandas, Arrow or polars, a mapping of columns, a structured array, or a matrix.
       names: those of the columns of a matrix.
       exact: columns with names, of groups say, whose text stays as it is: 007 is not 7.
 
@@ -32,9 +32,8 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     >>> columns_of({"g": ["007", "7"]}, exact=["g"])["g"].tolist()
     ['007', '7']
     """
-    if isinstance(source, np.ndarray) and source.dtype.names:  # a structured array has its columns by name
-        source = {name: source[name] for name in source.dtype.names}
-    if not in_a_library(source) and not isinstance(source, Mapping):
+    has_names = isinstance(source, Mapping) or bool(getattr(getattr(source, "dtype", None), "names", None))
+    if not in_a_library(source) and not has_names:
         source = _columns_of_matrix(source, names)
     elif in_a_library(source) and getattr(source, "columns", None) is None:
         raise fail("data", EXPECTED, f"a single {type(source).__name__}", "give the table, not one column of it")

@@ -23,15 +23,13 @@ from jaxtyping import Bool, Float
 from vijax.checks import require
 from vijax.data.schema.cells import array_of_cells, array_of_list, declared_categories
 from vijax.data.schema.labels import Labels, distinct_values, is_none, labels_of_distinct, name_of_value
-from vijax.data.tables.columns import MISSING_NAMES, Columns, FileColumns, number, origin_of
+from vijax.data.tables.columns import MISSING_NAMES, TRUTHS, Columns, FileColumns, number, origin_of
 from vijax.data.tables.table_files import read_columns
 
 ColumnKind = Literal["number", "truth", "label", "time", "mixed", "digits", "empty"]
 """What the cells of a column are: numbers; True and False; labels; dates; numbers with some text among them; numbers
 that were given as text in memory, where they may be meant as labels; nothing but missing cells."""
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}.*)?")
-TRUTHS = {"true": 1.0, "false": 0.0}
-"""What files have for True and False, in small letters."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -133,7 +131,7 @@ class TypedColumn:
 
     def _number(self, cell: Any) -> float:
         if isinstance(cell, str) and self.from_file and cell.lower() in TRUTHS:
-            return TRUTHS[cell.lower()]
+            return float(TRUTHS[cell.lower()])
         if not isinstance(cell, str):
             if _kind_of_cell(cell) not in ("number", "truth"):
                 raise ValueError(str(cell))

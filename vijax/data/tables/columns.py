@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from vijax.data.reading.checks import fail
+from vijax.data.reading.parquet_values import EXACT
 
 Columns = Mapping[str, np.ndarray]
 
@@ -109,9 +110,8 @@ def number(cell: object) -> float:
     return np.nan if text.lower() in MISSING else float(text)
 
 
-EXACT = 2**53
-"""Whole numbers up to this one are floats."""
 TRUTHS = {"true": True, "false": False}
+"""True and False as files have them, in small letters."""
 LONGEST_TRUTH = 20
 """Letters of a cell of True and False at most, blanks among them."""
 WHOLE = re.compile(r"[+-]?\d+")

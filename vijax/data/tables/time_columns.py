@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Real
 
 from vijax.data.reading.checks import fail
+from vijax.data.reading.parquet_values import EXACT
 from vijax.data.tables import dates
 from vijax.data.tables.columns import RowName, are_missing, as_numbers, not_numbers
 from vijax.data.tables.rows_in_time import NUMBER, GroupedRows
@@ -22,8 +23,6 @@ from vijax.data.tables.time_names import (
     sounds_of_time,
 )
 
-EXACT = 2**53
-"""Whole numbers up to this one are floats."""
 LEAST_USUAL = 0.5
 """The share of cells of one format from which on the others are mistakes."""
 WRITE_DATES = "write dates as 2024-05-31, with a time as 2024-05-31 14:30:00, to the microsecond at most"

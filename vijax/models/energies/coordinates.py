@@ -90,11 +90,11 @@ class Hierarchy:
     def places(self) -> dict[str, tuple[Free, slice]]:
         """Each variable and its coordinates, by name; of trees none."""
         leaves = self.variables.structure.unflatten(self.variables.leaves)
-        found = {}
-        for name, rows in self.variables.places.items():
-            if isinstance(leaves[name], Free):
-                found[name] = leaves[name], slice(rows[0], rows[-1] + 1)
-        return found
+        return {
+            name: (leaves[name], slice(rows[0], rows[-1] + 1))
+            for name, rows in self.variables.places.items()
+            if isinstance(leaves[name], Free)
+        }
 
     def mask_of(self, names: tuple[str, ...]) -> Bool[np.ndarray, " D"]:
         """The coordinates of some variables."""
@@ -159,10 +159,9 @@ class _Given(NamedTuple):
         loc = jnp.broadcast_to(jnp.asarray(law.loc, dtype), shape)
         if not is_full:
             scale = jnp.broadcast_to(jnp.asarray(law.scale, dtype), shape)
-            variance = scale**2
-            more = 1 + information * variance
-            root = scale / jnp.sqrt(more)
-            return cls((loc + variance * linear) / more, root, loc, scale, jnp.sum(jnp.log(root)), stays, False)
+            root = scale / jnp.sqrt(1 + information * scale * scale)
+            center = loc + root * (root * (linear - information * loc))  # no square of a large scale times zero
+            return cls(center, root, loc, scale, jnp.sum(jnp.log(root)), stays, False)
         scale = jnp.broadcast_to(jnp.asarray(law.scale, dtype), (*shape, shape[-1]))
         turned = jnp.swapaxes(scale, -1, -2)
         inner = jnp.eye(shape[-1], dtype=dtype) + turned @ (information[..., None] * scale)
