@@ -206,7 +206,8 @@ def test_ratings_are_not_guessed_about(movies, capsys):
     assert "expected columns of users and of items, got 'who', 'what', 'n'" in capsys.readouterr().err
     write(movies / "few.csv", ["user", "item"], [["a", "100"]])
     assert main(["transform", str(movies / "run"), "--data", str(movies / "few.csv")]) == 2
-    assert "give a table with the columns of that of training, which was read with least=4" in (capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert "The table of training was read with least=4. To mend it: give a table with the columns of that one." in said
 
 
 def test_columns_of_other_names_are_named(movies, capsys):

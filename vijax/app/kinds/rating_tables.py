@@ -45,8 +45,10 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
         if source is None or GIVE not in remedy:
             raise
         said = ", ".join(f"{name}={value}" for name, value in named_roles(section).items()) or "no settings of it"
+        # What training was read with stands before the remedy: a command without settings leaves settings out of those.
         raise DataError(
-            f"{problem}{REMEDY}give a table with the columns of that of training, which was read with {said}."
+            f"{problem.rstrip()} The table of training was read with {said}. {REMEDY}give a table with the columns of "
+            "that one."
         ) from error
 
 
