@@ -7,8 +7,11 @@ import pytest
 from jax.scipy.stats import multivariate_normal, norm
 
 import vijax as vi
-from vijax.contract.variables import Variables
-from vijax.models.energies.coordinates import Hierarchy, Reference, declared
+from vijax.contract.variables import Law, Variables
+from vijax.models.energies.coordinates import Hierarchy
+from vijax.models.energies.declared_laws import declared
+from vijax.models.energies.given_others import given_others
+from vijax.models.energies.reference import NUM_DRIVERS, Reference, Said, Trends
 
 STEPS = np.arange(4)
 
@@ -41,7 +44,17 @@ def hierarchy(variables=VARIABLES) -> Hierarchy:
 
 def some_reference(dim: int) -> Reference:
     rng = np.random.default_rng(1)
-    return Reference(rng.normal(size=dim), rng.gamma(1.0, 2.0, dim))
+    parts = Reference.fixed(rng.normal(size=dim), rng.gamma(1.0, 2.0, dim))
+    others = ~hierarchy().mask_of(("effects", "walk", "rates"))  # mean and tau have no law
+    trends = Trends(
+        rng.normal(size=dim),
+        rng.gamma(1.0, 1.0, dim),
+        np.where(others, rng.normal(size=(NUM_DRIVERS, dim)), 0.0) / 4,
+        rng.normal(size=NUM_DRIVERS) / 4,
+        rng.normal(size=(dim, NUM_DRIVERS)) / 4,
+        rng.normal(size=(dim, NUM_DRIVERS)) / 4,
+    )
+    return parts._replace(skew=rng.normal(size=dim), trends=trends)
 
 
 def test_levels_are_by_depth():
@@ -87,7 +100,7 @@ def test_of_normal_data_nothing_is_left_but_a_standard_normal(float64, is_walk):
     y, noise = np.array([0.3, -1.2, 2.0, 0.7]), np.array([0.1, 1.0, 5.0, 0.5])
     law = {"scale": walk_of} if is_walk else {"loc": "mean", "scale": "tau"}
     made = hierarchy({"mean": vi.free(), "tau": vi.free(support="positive"), "x": vi.free(4, **law)})
-    reference = Reference(np.concatenate([[0, 0], y / noise**2]), np.concatenate([[0, 0], 1 / noise**2]))
+    reference = Reference.fixed(np.concatenate([[0, 0], y / noise**2]), np.concatenate([[0, 0], 1 / noise**2]))
 
     @jax.jit
     def log_density(z):
@@ -131,3 +144,24 @@ def test_laws_that_make_no_sense_are_refused(name):
 def test_a_loc_alone_is_refused():
     with pytest.raises(ValueError, match="scale: expected one beside loc"):
         vi.free(2, loc="mean")
+
+
+def test_bent_noise_has_mean_zero_variance_one_and_its_skewness(float64):
+    """By quadrature: skewness s J sd^3, of N(0, 1) without data but for a third derivative."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(200)
+    weights = weights / weights.sum()
+    for skewness in (-0.6, 0.0, 0.2, 0.5):
+        # A law of scale 1 with J = 1: a standard deviation of sqrt(1/2).
+        said = Said(jnp.zeros(1), jnp.ones(1), jnp.full(1, skewness * 2**1.5))
+        given = given_others(Law(0.0, 1.0), said)
+        x = np.array([float(given.point(jnp.full(1, node)).x[0]) for node in nodes]) * np.sqrt(2)
+        assert abs(weights @ x) < 1e-6
+        assert weights @ x**2 == pytest.approx(1, abs=1e-6)
+        assert weights @ x**3 == pytest.approx(skewness, abs=0.02)
+
+
+def test_a_bend_has_a_limit_and_leads_back(float64):
+    said = Said(jnp.zeros(3), jnp.ones(3), jnp.array([-1e6, 0.1, 1e6]))
+    given = given_others(Law(0.0, 1.0), said)
+    for z in (jnp.array([-30.0, 0.0, 9.0]), jnp.array([5.0, -8.0, -30.0])):
+        np.testing.assert_allclose(given.noise(given.point(z).x), z, atol=1e-9)

@@ -41,7 +41,7 @@ NUM_STARTS, MAX_DRAWS = 16, 2048  # defaults of a log density
 FEWEST_GRADIENTS, A_VARIABLE = 3000, 250
 """The default limit of gradients; or so many for each variable of a full covariance, if that is more: with 40 it had
 not left its start, for nearly the same time."""
-LEARNING = 3000
+LEARNING = 3500
 """Gradients that learning coordinates of a hierarchy may take, by which the default limit is higher."""
 FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
@@ -87,7 +87,7 @@ def auto(
       max_gradients: largest number of gradients in all for a log density: no step is taken that would need more, a
         mixture's included. Searches for modes may take a fifth of them, or 40 a start, the end of their last step not
         counted; ten first steps of independent normals, and passes over minibatches, are not cut short. None is 3,000,
-        or 250 a variable of a full covariance where that is more, and 3,000 besides for the coordinates of a hierarchy.
+        or 250 a variable of a full covariance where that is more, and 3,500 besides for the coordinates of a hierarchy.
         Where a mixture stops at this limit, `fit.verdict` says by how many nats its bound still rose in a thousand
         gradients.
       batch_size: groups at a step for a density with a `log_lik` of groups: passes over all of them begin at the mode,

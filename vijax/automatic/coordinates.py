@@ -13,11 +13,17 @@ coordinates of their own. Its normal is by the means of slope and curvature over
 which is exact where the data are normal. The curvatures are those of Hessian-vector products with random signs
 (Bekas, Kokiopoulou and Saad 2007), exact where entries do not depend on each other given the others. A few such turns
 find the coordinates: in the next ones the fit begins near its end.
+
+At last the variables without a law are moved, over the same draws, while all others stay where they are: slope and
+curvature there say how log J and h / J change with them (`Trends`), by least squares, which leave nothing over where
+the data are normal with an unknown noise, or have a regression beside their groups. And the coordinates themselves are
+moved to either side: by the change of J they are bent, as counts are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -26,13 +32,18 @@ from vijax.automatic.dadvi import OnDraws, climb, unit_noise
 from vijax.automatic.gaussian import noise_of
 from vijax.automatic.target import Target
 from vijax.lbfgs import Mode
-from vijax.models.energies.coordinates import Hierarchy, Reference
+from vijax.models.energies.coordinates import Hierarchy
+from vijax.models.energies.reference import LARGEST_GROWTH, NUM_DRIVERS, Reference, Trends
 
 TURNS = 3  # fits of independent normals, after each of which there are new coordinates
 STEPS, DRAWS = 40, 16  # steps of such a fit, and its fixed draws
 SEEN = 64  # draws at which slopes and curvatures are computed
 MIDDLE = 0.3  # standard deviation at the first start, in the middle of where searches begin
 WIDEST = 1e12  # largest information, in units of the coordinates
+MOST_OTHERS = 40  # coordinates without a law by which what the data say may move; beyond them the smallest variables
+APART = 0.01  # relative difference of curvatures with other signs, up to which entries do not depend on each other
+BESIDE = 16  # draws of the others at which coordinates are moved to either side
+SMALL = 1e-3  # a combination of others that moves less than this is none
 
 
 def learnt(
@@ -57,8 +68,10 @@ def learnt(
         target.num_gradients = placed.num_gradients
         if not len(draws):
             break
-        reference = _seen_by(target, hierarchy, reference, draws, [seed, 31, turn])
+        reference, slopes = _seen_by(target, hierarchy, reference, draws, [seed, 31, turn])
         start = _start_in(target.within(reference), draws)
+        if turn == TURNS - 1 and not is_over():
+            reference = _with_trends(target, hierarchy, reference, draws, slopes, seed)
     return reference
 
 
@@ -73,22 +86,251 @@ def _start_in(placed: Target, draws: Float[np.ndarray, "draws D"]) -> Mode:
 
 def _seen_by(
     target: Target, hierarchy: Hierarchy, reference: Reference, draws: Float[np.ndarray, "draws D"], seed: list[int]
-) -> Reference:
+) -> tuple[Reference, Float[np.ndarray, "draws D"]]:
     """Returns the normals that stand for the data at draws, level by level from the last on: the variables that depend
-    on a variable are then in their new coordinates."""
+    on a variable are then in their new coordinates. Returns f' at the draws, too; NaN where it is not known."""
+    all_slopes = np.full(draws.shape, np.nan)
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=draws.shape)
     for level in reversed(hierarchy.levels):
         mask = hierarchy.mask_of(level)
         mixed = target.within(reference._replace(information=np.where(mask, np.inf, reference.information)))
         slopes, pushed = mixed.less_laws(mixed.coordinates(draws), np.where(mask, signs, 0.0))
         target.num_gradients = mixed.num_gradients
+        all_slopes[:, mask] = slopes[:, mask]
         known = np.isfinite(slopes).all(1) & np.isfinite(pushed).all(1)
         if not known.any():
             continue
         information = np.clip(-(signs * pushed)[known].mean(0), 0.0, WIDEST)
         linear = slopes[known].mean(0) + information * draws[known].mean(0)
-        reference = Reference(
-            np.where(mask, linear, reference.linear).astype(reference.linear.dtype),
-            np.where(mask, information, reference.information).astype(reference.information.dtype),
+        reference = reference._replace(
+            linear=np.where(mask, linear, reference.linear).astype(reference.linear.dtype),
+            information=np.where(mask, information, reference.information).astype(reference.information.dtype),
         )
-    return reference
+    return reference, all_slopes
+
+
+# --- what moves with other variables ----------------------------------------------------------------------------------
+class _Seen(NamedTuple):
+    """What the data say of coordinates while the variables without a law move, over draws."""
+
+    place: Float[np.ndarray, " D"]  # of the coordinates themselves
+    slopes: Float[np.ndarray, "draws D"]
+    curvatures: Float[np.ndarray, "2 draws D"]  # two estimates of J
+    skew: Float[np.ndarray, " D"]  # third derivative relative to J
+
+    @property
+    def information(self) -> Float[np.ndarray, "draws D"]:
+        """J."""
+        return self.curvatures.mean(0)
+
+    @property
+    def linear(self) -> Float[np.ndarray, "draws D"]:
+        """h."""
+        return self.slopes + self.information * self.place
+
+    def is_alone(self) -> np.ndarray:
+        """Tells for which coordinates J is known, because it does not depend on the signs, and is positive."""
+        apart = np.abs(self.curvatures[0] - self.curvatures[1]).max(0)
+        return (apart <= APART * np.abs(self.information).min(0)) & (self.information > 0).all(0)
+
+
+class _Parts(NamedTuple):
+    """A fixed part, one that moves with standardised others, and how skewed both are."""
+
+    linear: Float[np.ndarray, " n"]
+    information: Float[np.ndarray, " n"]
+    moving_linear: Float[np.ndarray, " n"]
+    moving_information: Float[np.ndarray, " n"]
+    growth: Float[np.ndarray, "n others"]
+    shift: Float[np.ndarray, "n others"]
+    skew: Float[np.ndarray, " n"]
+
+    def given(self, t: Float[np.ndarray, "draws others"]) -> tuple[np.ndarray, np.ndarray]:
+        """h and J at values of the others."""
+        factor = np.exp(np.clip(t @ self.growth.T, -LARGEST_GROWTH, LARGEST_GROWTH))
+        moving = factor * (self.moving_linear + self.moving_information * (t @ self.shift.T))
+        return self.linear + moving, self.information + factor * self.moving_information
+
+    def with_those_of(self, rows: np.ndarray, some: _Parts) -> _Parts:
+        """Returns the parts with others for these coordinates."""
+        joined = [np.array(part) for part in self]
+        for whole, part in zip(joined, some, strict=True):
+            whole[rows] = part
+        return _Parts(*joined)
+
+
+def _with_trends(
+    target: Target,
+    hierarchy: Hierarchy,
+    reference: Reference,
+    draws: Float[np.ndarray, "draws D"],
+    slopes: Float[np.ndarray, "draws D"],
+    seed: int,
+) -> Reference:
+    """Returns the same coordinates, in which what the data say moves with the variables without a law. `slopes` are f'
+    at the draws."""
+    others = _that_move(hierarchy)
+    if not len(others):
+        return reference
+    center, sds = draws[:, others].mean(0), np.maximum(draws[:, others].std(0), 1e-30)
+    moved = (draws[:, others] - center) / sds
+    linear, information = (np.asarray(part, np.float64) for part in reference[:2])
+    none, wide = np.zeros(target.dim), np.zeros((target.dim, len(others)))
+    parts = _Parts(linear, information, none, none, wide, wide, none)
+    for level in reversed(hierarchy.levels):
+        seen = _moved_others(target, hierarchy, reference, draws, others, level, seed)
+        if seen is None:
+            continue
+        moves = (information > 0) & np.isfinite(slopes).all(0)
+        is_alone = seen.is_alone()
+        for name in level:
+            rows = np.arange(target.dim)[hierarchy.places[name][1]]
+            for trends, some in ((_own_trends, is_alone), (_shared_trends, ~is_alone)):
+                chosen = rows[(some & moves)[rows]]
+                at = seen.linear[:, chosen], seen.information[:, chosen]
+                made = trends(*at, information[chosen], moved) if len(chosen) else None
+                if made is not None:
+                    if trends is _own_trends:
+                        made = made._replace(skew=seen.skew[chosen])
+                    fitting = _in_the_mean(made, information[chosen], slopes[:, chosen], draws[:, chosen], moved)
+                    parts = parts.with_those_of(chosen, fitting)
+    return _as_reference(parts, reference, others, center, sds)
+
+
+def _in_the_mean(
+    parts: _Parts,
+    information: Float[np.ndarray, " n"],
+    slopes: Float[np.ndarray, "draws n"],
+    x: Float[np.ndarray, "draws n"],
+    moved: Float[np.ndarray, "draws others"],
+) -> _Parts:
+    """Returns parts, scaled and shifted such that in the mean over draws J is what was learnt, and f' = h - J x: this
+    counts where the data are not normal."""
+    ratio = information / parts.given(moved)[1].mean(0)
+    parts = parts._replace(**{name: ratio * getattr(parts, name) for name in _Parts._fields[:4]})
+    h, j = parts.given(moved)
+    return parts._replace(linear=parts.linear + (slopes + j * x - h).mean(0))
+
+
+def _own_trends(
+    linear: np.ndarray, information: np.ndarray, learnt: np.ndarray, moved: Float[np.ndarray, "draws others"]
+) -> _Parts:
+    """Returns parts of coordinates whose h and J are known at each draw: J = A + B exp(growth t), and h is a constant
+    and B exp(growth t) times an affine function."""
+    fixed, growth, constant = _floor_and_growth(information, moved)
+    moving = information - fixed
+    # Least squares for h of each coordinate, in units of the posterior's standard deviations.
+    design = np.concatenate([np.ones_like(moved[:, :1]), moved], 1)
+    weighted = moving.T[:, :, None] * design
+    design = np.concatenate([np.ones_like(weighted[:, :, :1]), weighted], 2) / np.sqrt(information).T[:, :, None]
+    design[:, :, 0] *= (fixed > 0)[:, None]  # without a fixed part of J there is none of h
+    target = (linear / np.sqrt(information)).T
+    found = np.stack([np.linalg.lstsq(a, b, rcond=1e-10)[0] for a, b in zip(design, target, strict=True)])
+    information_moving = np.exp(constant)
+    zeros = np.zeros_like(fixed)
+    return _Parts(found[:, 0], fixed, information_moving * found[:, 1], information_moving, growth, found[:, 2:], zeros)
+
+
+FLOORS = 1 - np.geomspace(1, 1e-3, 40)
+"""Parts of the smallest J that may be the fixed one."""
+
+
+def _floor_and_growth(
+    information: Float[np.ndarray, "draws n"], moved: Float[np.ndarray, "draws others"]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns A, growth and log B of J = A + B exp(growth t) for each coordinate: A is none of it unless that halves
+    what is left over."""
+    design = np.concatenate([np.ones((len(moved), 1)), moved], 1)
+    least = information.min(0)
+    tried = []
+    for part in FLOORS:
+        y = np.log(information - part * least)
+        slopes = np.linalg.lstsq(design, y, rcond=None)[0]
+        left = np.log(part * least + np.exp(design @ slopes)) - np.log(information)
+        tried.append((np.sqrt((left**2).mean(0)), slopes))
+    left = np.stack([one for one, _ in tried])
+    best = np.where(left.min(0) < 0.5 * left[0] - 1e-4, left.argmin(0), 0)
+    slopes = np.stack([slopes for _, slopes in tried])[best, :, np.arange(len(best))]
+    return FLOORS[best] * least, slopes[:, 1:], slopes[:, 0]
+
+
+def _shared_trends(
+    linear: np.ndarray, information: np.ndarray, learnt: np.ndarray, moved: Float[np.ndarray, "draws others"]
+) -> _Parts | None:
+    """Returns parts of coordinates that depend on each other: they share one growth of J, and h / J stays."""
+    shared = (information / learnt).mean(1)
+    if not (shared > 0).all():
+        return None
+    design = np.concatenate([np.ones((len(moved), 1)), moved], 1)
+    growth = np.linalg.lstsq(design, np.log(shared), rcond=None)[0][1:]
+    zeros = np.zeros_like(learnt)
+    h = linear.mean(0)
+    return _Parts(zeros, zeros, h, learnt, np.tile(growth, (len(h), 1)), np.zeros((len(h), len(growth))), zeros)
+
+
+def _that_move(hierarchy: Hierarchy) -> np.ndarray:
+    """Returns coordinates of variables without a law, the smallest variables first."""
+    with_law = {name for level in hierarchy.levels for name in level}
+    rows = [np.arange(part.start, part.stop) for name, (_, part) in hierarchy.places.items() if name not in with_law]
+    chosen: list[int] = []
+    for some in sorted(rows, key=len):
+        if len(chosen) + len(some) <= MOST_OTHERS:
+            chosen.extend(some)
+    return np.array(chosen, int)
+
+
+def _moved_others(
+    target: Target,
+    hierarchy: Hierarchy,
+    reference: Reference,
+    draws: Float[np.ndarray, "draws D"],
+    others: np.ndarray,
+    level: tuple[str, ...],
+    seed: int,
+) -> _Seen | None:
+    """Returns what the data say of a level while the others are as in draws; the variables that depend on the level are
+    at the middle of their law given it and the data."""
+    mask = hierarchy.mask_of(level)
+    mixed = target.within(reference._replace(information=np.where(mask, np.inf, reference.information)))
+    place = draws.mean(0)
+    points = np.broadcast_to(place, draws.shape).copy()
+    points[:, others] = draws[:, others]
+    z = np.array(mixed.coordinates(points))
+    deeper = hierarchy.levels[hierarchy.levels.index(level) + 1 :]
+    z[:, hierarchy.mask_of(tuple(name for names in deeper for name in names))] = 0.0
+    signs = np.random.default_rng([seed, 32]).choice([-1.0, 1.0], size=(2, target.dim))
+    ask = lambda at, row: mixed.less_laws(at, np.broadcast_to(np.where(mask, row, 0.0), at.shape))
+    seen = [ask(z, row) for row in signs]
+    # J at a standard deviation to either side of all coordinates of the level.
+    beside = np.where(mask, draws.std(0), 0.0)
+    few = z[:BESIDE]
+    right, left = (-signs[0] * ask(few + sign * beside, signs[0])[1] for sign in (1, -1))
+    target.num_gradients = mixed.num_gradients
+    curvatures = np.stack([-row * pushed for row, (_, pushed) in zip(signs, seen, strict=True)])
+    slopes = seen[0][0]
+    if not all(np.isfinite(part).all() for part in (slopes, curvatures, right, left)):
+        return None
+    change = (left - right).mean(0) / np.maximum(2 * beside, 1e-30)
+    middle = 0.5 * (right + left).mean(0)
+    skew = np.where(middle > 0, change / np.where(middle > 0, middle, 1.0), 0.0)
+    return _Seen(place, slopes, curvatures, skew)
+
+
+def _as_reference(
+    parts: _Parts, reference: Reference, others: np.ndarray, center: np.ndarray, sds: np.ndarray
+) -> Reference:
+    """Returns parts as a reference, with the few combinations of the others that move most."""
+    own = Trends(*(np.array(part) for part in Trends.none(len(parts.linear))))
+    root = np.sqrt(parts.information + parts.moving_information)
+    moves = np.concatenate([parts.growth, parts.shift * root[:, None]])
+    _, sizes, directions = np.linalg.svd(moves, full_matrices=False)
+    directions = directions[:NUM_DRIVERS][sizes[:NUM_DRIVERS] > SMALL]
+    count = len(directions)
+    own.linear[:], own.information[:] = parts.moving_linear, parts.moving_information
+    own.drivers[:count, others] = directions / sds
+    own.center[:count] = directions / sds @ center
+    own.growth[:, :count] = parts.growth @ directions.T
+    own.shift[:, :count] = parts.shift @ directions.T
+    dtype = reference.linear.dtype
+    linear, information, skew = (part.astype(dtype) for part in (parts.linear, parts.information, parts.skew))
+    return Reference(linear, information, skew, own)

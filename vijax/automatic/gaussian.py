@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -13,8 +14,8 @@ from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.inference.estimator.scores import regression
 from vijax.lbfgs import Mode
-from vijax.models.energies.coordinates import Reference
 from vijax.models.energies.density import Frame, LogDensity
+from vijax.models.energies.reference import Reference
 from vijax.tree import on_device
 
 
@@ -78,7 +79,7 @@ class Gaussian(NamedTuple):
         if density.hierarchy is None:
             return frame
         reference = self.reference or Reference.of_free(len(self.mean))
-        return frame._replace(reference=Reference(*map(of_device, reference)))
+        return frame._replace(reference=jax.tree.map(of_device, reference))
 
     def entropy(self) -> float:
         """Returns the entropy in nats."""

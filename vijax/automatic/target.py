@@ -18,9 +18,9 @@ from jaxtyping import Array, Float, PyTree
 from vijax.contract.batch import rows_in
 from vijax.contract.model import Model
 from vijax.fitting.loader import all_groups
-from vijax.models.energies.coordinates import Reference
 from vijax.models.energies.density import LogDensity
 from vijax.models.energies.free_part import GivenOthers
+from vijax.models.energies.reference import Reference
 from vijax.tree import on_device
 from vijax.xla.compiler import kept, step_jit, training_jit
 

@@ -27,7 +27,7 @@ from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.checks import require
 from vijax.lbfgs import Mode, never
-from vijax.models.energies.coordinates import Reference
+from vijax.models.energies.reference import Reference
 
 NATS, SDS = 2e-3, 0.015
 """A fit has converged where the noise of its draws makes less of a step: nats, and standard deviations of the mean."""

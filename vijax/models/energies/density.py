@@ -27,8 +27,10 @@ from vijax.contract.queries import answers, given_by_user
 from vijax.contract.variables import Free, FreeVariables, Variables
 from vijax.families import Product
 from vijax.inference.guides import Guide, Z, full_rank
-from vijax.models.energies.coordinates import Hierarchy, Reference, Walk, declared
+from vijax.models.energies.coordinates import Hierarchy, Walk
+from vijax.models.energies.declared_laws import declared
 from vijax.models.energies.predictive_density import predictive_density
+from vijax.models.energies.reference import Reference
 from vijax.tree import on_device
 from vijax.xla import by_value
 from vijax.xla.compiler import kept, quick_jit
