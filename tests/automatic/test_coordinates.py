@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
-from vijax.automatic.coordinates import learnt
+from vijax.automatic.coordinates.hierarchies import learnt
 from vijax.automatic.target import Target
 from vijax.automatic.trust_region import stage_like
 from vijax.fitting import checkpoint

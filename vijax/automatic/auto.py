@@ -12,7 +12,8 @@ from jaxtyping import PRNGKeyArray
 from vijax.arguments import Size, whole
 from vijax.automatic import by_steps, low_rank, many_groups, mixture, trust_region
 from vijax.automatic.assessment import assessed, compared, rivals
-from vijax.automatic.coordinates import learnt
+from vijax.automatic.coordinates.bent import as_seen, bent
+from vijax.automatic.coordinates.hierarchies import learnt
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
 from vijax.automatic.density_checks import Exchange, exchanges
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
@@ -31,6 +32,7 @@ from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
 from vijax.lbfgs import Mode
+from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import LogDensity
 from vijax.xla import keys
 
@@ -66,7 +68,8 @@ def auto(
 
     A log density (`vijax.density`) is searched for modes from several starts side by side. From the best mode on a
     normal with full covariance is fitted by natural gradients from least squares of scores, in a trust region, on fixed
-    draws; there are more draws when their noise is all that is left. Where the posterior is not normal, a mixture of up
+    draws; there are more draws when their noise is all that is left. Coordinates along which the posterior is skewed are
+    then bent, and the normal is fitted again. Where the posterior is not normal even so, a mixture of up
     to eight normals is fitted too, each within a trust region of its own, and kept where its bound is higher beyond
     doubt. Beyond 300 variables independent normals are fitted, with up to 32 directions of dependence beside them where
     the bound is higher so. Variables whose law depends on others (`vijax.free(..., loc=, scale=)`, hierarchies of
@@ -146,19 +149,22 @@ def auto(
             if known is None:
                 known = learnt(target, density.hierarchy, seed, min(LEARNING, budget // 2), asked.is_set)
             target = target.within(known)
+        if target.dim <= MOST_FULL and size is None:
+            target = target.within(target.reference, Bend.none(target.dim))  # one program serves bent coordinates too
         watcher = Watcher(asked, stage)
         run = Run(target, budget, asked.is_set)
 
         def done(q: Gaussian, found: list[Found]) -> _Done:
             labels = _labels(target, found[0].mode, q.sds, seed)
-            q = q._replace(reference=target.reference)
+            q = q._replace(reference=target.reference, bend=target.bend)
             return _Done(model, run, q, Searched(found, labels, num_starts), watcher, key)
 
         if target.dim > MOST_FULL:
             return done(*_many_variables(run, watcher, seed, num_starts)).as_fit()
         if size is None:
             misfit = Misfit(target.dim, richer)
-            return _normal_or_mixture(done(*_normal(run, watcher, seed, num_starts, max_draws, misfit)), misfit)
+            normal = done(*_normal(run, watcher, seed, num_starts, max_draws, misfit))
+            return _normal_or_mixture(_bent(normal, max_draws, misfit), misfit)
         sample = run._replace(target=Target(density, *many_groups.sample_of(target.groups, target.dim, seed)))
         q, found = _normal(sample, watcher, seed, num_starts, max_draws, Misfit(target.dim, False))
         target.num_gradients = sample.target.num_gradients
@@ -176,7 +182,7 @@ STOPPED = Ended.UNBOUNDED, Ended.INTERRUPTED
 
 def _labels(target: Target, mode: Mode, sds: np.ndarray, seed: int) -> list[Exchange]:
     """Returns the labels that may be exchanged: of the free coordinates, whose entries are alike."""
-    if target.reference is None:
+    if target.is_free:
         return exchanges(target, mode.x, sds, seed)
     around = np.concatenate([mode.x[None], mode.x + sds * noise_of(FIXED, target.dim, [seed, 17])])
     x = target.free(around)
@@ -271,6 +277,25 @@ def _best_start(run: Run, found: list[Found], seed: int, is_cut: bool, draws: in
     plain = plain._replace(scale=np.diag(plain.scale))
     plain = plain._replace(elbo=rough_bound(target, plain, noise))
     return (plain if plain.elbo > best.elbo else best), found
+
+
+def _bent(done: _Done, max_draws: int, misfit: Misfit) -> _Done:
+    """Returns the normal of bent coordinates, where the posterior is skewed. After Ctrl-C the normal before is
+    returned, and a fit that goes on bends anew."""
+    run, q, watcher, seed = done.run, done.q, done.watcher, keys.seed(done.key)
+    if q.ended in STOPPED or not q.is_full:
+        return done
+    misfit.seen = False
+    misfits = functools.partial(misfit.is_seen, rivalry(run.target, done.searched.found, seed))
+    better = bent(run, q, seed, max_draws, misfits)
+    if run.stopped():
+        watcher.stage = watcher.begun
+        return done._replace(q=q._replace(ended=Ended.INTERRUPTED))
+    if better is None:
+        return done
+    searched = as_seen(done.searched, run.target, better.target)
+    q = better.q._replace(reference=better.target.reference, bend=better.target.bend)
+    return done._replace(run=run._replace(target=better.target), q=q, searched=searched)
 
 
 # --- one normal or a mixture ------------------------------------------------------------------------------------------

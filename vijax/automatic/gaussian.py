@@ -14,6 +14,7 @@ from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.inference.estimator.scores import regression
 from vijax.lbfgs import Mode
+from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import Frame, LogDensity
 from vijax.models.energies.reference import Reference
 from vijax.tree import on_device
@@ -34,6 +35,7 @@ class Gaussian(NamedTuple):
     # How much wider q is along each direction, in units of `scale`, (r,); None of other normals
     stretch: Float[np.ndarray, " r"] | None = None
     reference: Reference | None = None  # of the coordinates of a hierarchy that it is a normal of
+    bend: Bend | None = None  # of the coordinates, before those of the hierarchy
 
     @property
     def is_full(self) -> bool:
@@ -76,6 +78,8 @@ class Gaussian(NamedTuple):
         own = {"shift": self.mean, "scale": self.scale, **more}
         of_device = lambda part: on_device(np.asarray(part, dtype))
         frame = Frame(**{name: of_device(part) for name, part in own.items()})
+        if self.is_full:
+            frame = frame._replace(bend=jax.tree.map(of_device, self.bend or Bend.none(len(self.mean))))
         if density.hierarchy is None:
             return frame
         reference = self.reference or Reference.of_free(len(self.mean))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PyTree
 from vijax.contract.batch import rows_in
 from vijax.contract.model import Model
 from vijax.fitting.loader import all_groups
+from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import LogDensity
 from vijax.models.energies.free_part import GivenOthers
 from vijax.models.energies.reference import Reference
@@ -46,6 +47,7 @@ class Target:
         scale: float = 1.0,
         given: tuple[PyTree, ...] = (),
         reference: Reference | None = None,
+        bend: Bend | None = None,
     ):
         self.dim, self.variables = model.variables.dim, model.variables
         self.num_gradients = 0  # points at which a gradient was evaluated so far
@@ -53,8 +55,10 @@ class Target:
         self.groups = jax.tree.map(on_device, data)  # the data, groups leading
         self._model, self._given = model, given
         self.reference = reference  # of coordinates of a hierarchy; None for the free coordinates themselves
+        self.bend = bend  # of these coordinates; None where they are as they are
+        self._place = Place(reference, bend)
         self._scale = scale
-        self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given, reference
+        self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given, self._place
         self._blocks = _blocks_of(self.num_groups, self.num_rows) if self.num_rows >= MANY_ROWS else 1
         self.epsilon /= self._blocks**0.5  # their errors are independent
 
@@ -64,13 +68,18 @@ class Target:
         such data."""
         return cls(model.log_density, all_groups(data, model))
 
-    def within(self, reference: Reference | None) -> Target:
-        """The same density in coordinates of its hierarchy; None for its free coordinates."""
-        if reference is None and self.reference is None:
+    def within(self, reference: Reference | None, bend: Bend | None = None) -> Target:
+        """The same density in coordinates of its hierarchy, None for its free coordinates; and with these bent."""
+        if reference is None and bend is None and self.is_free:
             return self
-        other = Target(self._model, self.groups, self._scale, self._given, reference)
+        other = Target(self._model, self.groups, self._scale, self._given, reference, bend)
         other.num_gradients = self.num_gradients
         return other
+
+    @property
+    def is_free(self) -> bool:
+        """True where the coordinates are the free ones themselves."""
+        return self.reference is None and (self.bend is None or not np.any(self.bend.amount))
 
     @property
     def kept_reference(self) -> Reference | None:
@@ -81,14 +90,14 @@ class Target:
 
     def free(self, z: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
         """The free coordinates at points."""
-        if self.reference is None:
+        if self.is_free:
             return z
         program = kept(self._model, _free_at, lambda model: step_jit(_free_at(model)))
         return self._moved(program, z)
 
     def coordinates(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
         """The points at free coordinates."""
-        if self.reference is None:
+        if self.is_free:
             return x
         program = kept(self._model, _coordinates_at, lambda model: step_jit(_coordinates_at(model)))
         return self._moved(program, x)
@@ -109,7 +118,7 @@ class Target:
 
     def _moved(self, program: Any, x: np.ndarray) -> Float[np.ndarray, "points D"]:
         some = _in_turn(x, AT_ONCE * MOVED)
-        moved = [np.asarray(program(part, self.reference), np.float64) for part in some]
+        moved = [np.asarray(program(part, self._place), np.float64) for part in some]
         return np.concatenate(moved)[: len(x)]
 
     @property
@@ -153,7 +162,7 @@ class Target:
         program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
         fewest = 1 << max(len(x) - 1, 0).bit_length()  # a program of a size that fits
         some = _in_turn(x, min(max(MOST_NUMBERS // self.dim, 1), fewest))
-        parts = [np.asarray(program(part, self._given, self.reference), np.float64) for part in some]
+        parts = [np.asarray(program(part, self._given, self._place), np.float64) for part in some]
         values = np.concatenate(parts)[: len(x)]
         return np.where(values < np.inf, values, -np.inf)
 
@@ -189,33 +198,40 @@ def _in_turn(x: np.ndarray, size: int) -> Iterator[np.ndarray]:
         yield np.asarray(padded, jnp.result_type(float))
 
 
-Data = tuple[Array, PyTree, tuple[PyTree, ...], Reference | None]
-"""Scale of the likelihood, groups, all that is given beside them, and the reference of the coordinates."""
+class Place(NamedTuple):
+    """What coordinates are relative to free ones; of free ones nothing."""
+
+    reference: Reference | None = None
+    bend: Bend | None = None
+
+
+Data = tuple[Array, PyTree, tuple[PyTree, ...], Place]
+"""Scale of the likelihood, groups, all that is given beside them, and the place of the coordinates."""
 
 
 def _at_points(ask: Callable, of: weakref.ref[OfFree], blocks: int) -> Callable[..., Any]:
     """Returns a program for values or derivatives at points; of several blocks for the parts of them, to be summed."""
 
     def asked(data: Data, *x: Array) -> Any:
-        model, (scale, groups, given, reference) = _model_of(of), data
+        model, (scale, groups, given, place) = _model_of(of), data
 
         def log_p(z: Array) -> Array:
-            x, volume = _placed(model, reference, z)
+            x, volume = _placed(model, place, z)
             return model.log_prior_at(x, *given) + volume + scale * jnp.sum(model.log_liks_at(x, groups, *given))
 
         return jax.vmap(ask(log_p))(*x)
 
     def asked_in_blocks(data: Data, *x: Array) -> Any:
-        model, (scale, groups, given, reference) = _model_of(of), data
+        model, (scale, groups, given, place) = _model_of(of), data
         total = len(jax.tree.leaves(groups)[0])
         size = total // blocks
 
         def of_some(some: PyTree) -> Any:
-            at = lambda z: _placed(model, reference, z)[0]
+            at = lambda z: _placed(model, place, z)[0]
             return jax.vmap(ask(lambda z: scale * jnp.sum(model.log_liks_at(at(z), some, *given))))(*x)
 
         def prior(z: Array) -> Array:
-            x, volume = _placed(model, reference, z)
+            x, volume = _placed(model, place, z)
             return model.log_prior_at(x, *given) + volume
 
         block = lambda i: jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, i * size, size), groups)
@@ -243,24 +259,23 @@ def _product(log_p: Callable) -> Callable:
     return lambda z, v: jax.jvp(jax.grad(log_p), (z,), (v,))[1]
 
 
-def _placed(model: Any, reference: Reference | None, z: Array) -> tuple[Array, Any]:
+def _placed(model: Any, place: Place, z: Array) -> tuple[Array, Any]:
     """Free coordinates, and the log volume of the map."""
-    if reference is None:
+    if place.reference is None and place.bend is None:
         return z, 0.0
-    placed = model.hierarchy.placed(reference, z)
-    return placed.free, placed.log_volume
+    return model.placed(*place, z)
 
 
 def _free_at(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    return lambda x, reference: jax.vmap(lambda z: _placed(_model_of(of), reference, z)[0])(x)
+    return lambda x, place: jax.vmap(lambda z: _placed(_model_of(of), place, z)[0])(x)
 
 
 def _less_laws(of: weakref.ref[OfFree]) -> Callable[..., Any]:
     def asked(data: Data, z: Array, v: Array) -> Any:
-        model, (scale, groups, given, reference) = _model_of(of), data
+        model, (scale, groups, given, place) = _model_of(of), data
 
         def less_laws(z: Array) -> Array:
-            placed = model.hierarchy.placed(reference, z)
+            placed = model.hierarchy.placed(place.reference, z)
             log_prior = model.log_prior_at(placed.free, *given) + placed.log_volume - placed.log_law
             return log_prior + scale * jnp.sum(model.log_liks_at(placed.free, groups, *given))
 
@@ -270,13 +285,13 @@ def _less_laws(of: weakref.ref[OfFree]) -> Callable[..., Any]:
 
 
 def _coordinates_at(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    return lambda x, reference: jax.vmap(lambda x: _model_of(of).hierarchy.coordinates(reference, x))(x)
+    return lambda x, place: jax.vmap(lambda x: _model_of(of).coordinates(*place, x))(x)
 
 
 def _priors(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    def priors(x: Array, given: tuple[PyTree, ...], reference: Reference | None) -> Array:
+    def priors(x: Array, given: tuple[PyTree, ...], place: Place) -> Array:
         def prior(z: Array) -> Array:
-            x, volume = _placed(_model_of(of), reference, z)
+            x, volume = _placed(_model_of(of), place, z)
             return _model_of(of).prior_part_at(x, *given) + volume
 
         return jax.vmap(prior)(x)

@@ -27,6 +27,7 @@ from vijax.contract.queries import answers, given_by_user
 from vijax.contract.variables import Free, FreeVariables, Variables
 from vijax.families import Product
 from vijax.inference.guides import Guide, Z, full_rank
+from vijax.models.energies.bend import Bend
 from vijax.models.energies.coordinates import Hierarchy, Walk
 from vijax.models.energies.declared_laws import declared
 from vijax.models.energies.predictive_density import predictive_density
@@ -53,6 +54,8 @@ class Frame(NamedTuple):
     stretch: Float[Array | np.ndarray, " r"] | None = None
     # What the data say of variables whose law depends on others: x are then coordinates of a `Hierarchy`
     reference: Reference | None = None
+    # How these coordinates are bent, of a full covariance
+    bend: Bend | None = None
 
     def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
         """x."""
@@ -137,20 +140,30 @@ class LogDensity(FreeVariables):
         frame = frame_of(hyper)
         if frame is None:
             return z
-        x = frame.point(z)
-        if frame.reference is None or self.hierarchy is None:
-            return x
-        return self.hierarchy.placed(frame.reference, x).free
+        return self.placed(frame.reference, frame.bend, frame.point(z))[0]
 
     def log_volume(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, ""]:
         """log |d x / d z|, of the free coordinates x at coordinates of the guide."""
         frame = frame_of(hyper)
         if frame is None:
             return jnp.zeros(())
-        volume = frame.log_det()
-        if frame.reference is None or self.hierarchy is None:
-            return volume
-        return volume + self.hierarchy.placed(frame.reference, frame.point(z)).log_volume
+        return frame.log_det() + self.placed(frame.reference, frame.bend, frame.point(z))[1]
+
+    def placed(
+        self, reference: Reference | None, bend: Bend | None, z: Float[Array, " D"]
+    ) -> tuple[Float[Array, " D"], Float[Array, ""]]:
+        """The free coordinates x at bent coordinates of a hierarchy, and log |d x / d z|."""
+        x, log_volume = (z, jnp.zeros((), z.dtype)) if bend is None else bend.point(z)
+        if reference is None or self.hierarchy is None:
+            return x, log_volume
+        placed = self.hierarchy.placed(reference, x)
+        return placed.free, log_volume + placed.log_volume
+
+    def coordinates(self, reference: Reference | None, bend: Bend | None, x: Float[Array, " D"]) -> Float[Array, " D"]:
+        """The bent coordinates of a hierarchy at free coordinates."""
+        if reference is not None and self.hierarchy is not None:
+            x = self.hierarchy.coordinates(reference, x)
+        return x if bend is None else bend.coordinates(x)
 
     def values(self, hyper: Hyper, draws: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the variables at draws, and the values derived from them."""
@@ -364,8 +377,9 @@ def _no_frame(density: LogDensity) -> Frame:
     if count:
         along = np.zeros((dim, count), dtype), np.ones(count, dtype)
         return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), *along, reference)
-    scale = np.eye(dim, dtype=dtype) if density.guide.is_correlated else np.ones(dim, dtype)
-    return Frame(np.zeros(dim, dtype), scale, reference=reference)
+    if density.guide.is_correlated:
+        return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype), reference=reference, bend=Bend.none(dim))
+    return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), reference=reference)
 
 
 # --- checks -----------------------------------------------------------------------------------------------------

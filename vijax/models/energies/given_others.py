@@ -1,13 +1,7 @@
 """The law of a variable given other variables and the data, and its standard noise.
 
-Where entries depend on each other only through other variables, the law of each is bent, too, because data as counts
-are skewed. A standard normal z becomes
-
-    u(z) = (z + a (sqrt(1 + z^2) - m)) / sqrt(1 + v a^2),    |a| < 1,
-
-with mean 0 and variance 1 (m and v are mean and variance of sqrt(1 + z^2)) and a skewness of about 3 c a, c being the
-covariance of z^2 and sqrt(1 + z^2). It rises everywhere, is like a normal of another scale in either tail, and
-z is known where u is.
+Where entries depend on each other only through other variables, the law of each is bent (`vijax.models.energies.bend`),
+because data as counts are skewed.
 """
 
 from __future__ import annotations
@@ -21,13 +15,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.contract.variables import Law
+from vijax.models.energies.bend import MOST_BENT, SKEWNESS, bent, unbent
 from vijax.models.energies.reference import Said
 
 LOG_2PI = float(np.log(2 * np.pi))
-MEAN, VARIANCE, COVARIANCE = 1.3545308, 0.1652463, 0.5648908
-"""m, v and c above."""
-MOST_BENT = 0.6
-"""Largest |a|: a skewness of 1."""
 
 
 class Moved(NamedTuple):
@@ -72,19 +63,14 @@ class Independent(GivenOthers):
         pull = said.linear - said.information * loc
         self._center = loc + self._sd * (self._sd * pull)  # no square of a large scale times zero
         skewness = said.skew * said.information * self._sd * self._sd * self._sd
-        self._bend = jnp.clip(skewness / (3 * COVARIANCE), -MOST_BENT, MOST_BENT)
-        self._unit = jnp.sqrt(1 + VARIANCE * self._bend * self._bend)
+        self._bend = jnp.clip(skewness / SKEWNESS, -MOST_BENT, MOST_BENT)
 
     def point(self, z: Float[Array, "*shape n"]) -> Moved:
-        far = jnp.sqrt(1 + z * z)
-        u = (z + self._bend * (far - MEAN)) / self._unit
-        slope = (1 + self._bend * z / far) / self._unit
-        return Moved(self._center + self._sd * u, jnp.sum(jnp.log(self._sd * slope)))
+        change, slope = bent(z, self._bend)
+        return Moved(self._center + self._sd * (z + change), jnp.sum(jnp.log(self._sd * slope)))
 
     def noise(self, x: Float[Array, "*shape n"]) -> Float[Array, "*shape n"]:
-        a = self._bend
-        w = (x - self._center) / self._sd * self._unit + a * MEAN
-        return (w - a * jnp.sqrt(w * w + (1 - a * a))) / (1 - a * a)
+        return unbent((x - self._center) / self._sd, self._bend)
 
     def log_law(self, x: Float[Array, "*shape n"]) -> Float[Array, ""]:
         noise = (x - self._loc) / self._scale

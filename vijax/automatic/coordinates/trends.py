@@ -1,115 +1,28 @@
-"""Learns coordinates of a hierarchy (`vijax.models.energies.coordinates`): what the data say of each of its variables.
+"""Learns how what the data say of a variable moves with the variables without a law (`Trends`).
 
-Independent normals are fitted roughly, in coordinates that know nothing of the data at first. At draws of them, the
-log density as a function of the coordinate x of a variable, less its own law,
-
-    f(x) = log p(x, others) - log N(x; m, s^2),
-
-is a log likelihood: that of the data given x, from which variables that depend on x are left out, because they are in
-coordinates of their own. Its normal is by the means of slope and curvature over draws,
-
-    J = E[-f''],    h = E[f'] + J E[x],
-
-which is exact where the data are normal. The curvatures are those of Hessian-vector products with random signs
-(Bekas, Kokiopoulou and Saad 2007), exact where entries do not depend on each other given the others. A few such turns
-find the coordinates: in the next ones the fit begins near its end.
-
-At last the variables without a law are moved, over the same draws, while all others stay where they are: slope and
-curvature there say how log J and h / J change with them (`Trends`), by least squares, which leave nothing over where
-the data are normal with an unknown noise, or have a regression beside their groups. And the coordinates themselves are
-moved to either side: by the change of J they are bent, as counts are.
+These are moved, over draws of the fit before, while all others stay where they are: slope and curvature there say how
+log J and h / J change with them, by least squares, which leave nothing over where the data are normal with an unknown
+noise, or have a regression beside their groups. And the coordinates themselves are moved to either side: by the change
+of J they are bent, as counts are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.dadvi import OnDraws, climb, unit_noise
-from vijax.automatic.gaussian import noise_of
 from vijax.automatic.target import Target
-from vijax.lbfgs import Mode
 from vijax.models.energies.coordinates import Hierarchy
 from vijax.models.energies.reference import LARGEST_GROWTH, NUM_DRIVERS, Reference, Trends
 
-TURNS = 3  # fits of independent normals, after each of which there are new coordinates
-STEPS, DRAWS = 40, 16  # steps of such a fit, and its fixed draws
-SEEN = 64  # draws at which slopes and curvatures are computed
-MIDDLE = 0.3  # standard deviation at the first start, in the middle of where searches begin
-WIDEST = 1e12  # largest information, in units of the coordinates
 MOST_OTHERS = 40  # coordinates without a law by which what the data say may move; beyond them the smallest variables
 APART = 0.01  # relative difference of curvatures with other signs, up to which entries do not depend on each other
 BESIDE = 16  # draws of the others at which coordinates are moved to either side
 SMALL = 1e-3  # a combination of others that moves less than this is none
 
 
-def learnt(
-    target: Target, hierarchy: Hierarchy, seed: int, max_gradients: int, stopped: Callable[[], bool]
-) -> Reference:
-    """Returns the coordinates in which a density is nearest to independent normals, roughly.
-
-    The gradients that it takes are counted by the target; no turn begins, and no step is taken, beyond their limit.
-    """
-    dim = target.dim
-    reference = Reference.without_data(dim)
-    start = Mode(np.zeros(dim), 0.0, np.full(dim, MIDDLE))
-    noise = unit_noise(DRAWS, dim, seed)
-    for turn in range(TURNS):
-        placed = target.within(reference)
-        is_over = lambda placed=placed: stopped() or placed.num_gradients >= max_gradients
-        if is_over():
-            break
-        q = climb(OnDraws(placed, noise), start, STEPS, stopped=is_over)
-        draws = placed.free(q.at(noise_of(SEEN, dim, [seed, 30, turn])))
-        draws = draws[np.isfinite(draws).all(1)]
-        target.num_gradients = placed.num_gradients
-        if not len(draws):
-            break
-        reference, slopes = _seen_by(target, hierarchy, reference, draws, [seed, 31, turn])
-        start = _start_in(target.within(reference), draws)
-        if turn == TURNS - 1 and not is_over():
-            reference = _with_trends(target, hierarchy, reference, draws, slopes, seed)
-    return reference
-
-
-def _start_in(placed: Target, draws: Float[np.ndarray, "draws D"]) -> Mode:
-    """Returns the place of draws in new coordinates."""
-    z = placed.coordinates(draws)
-    z = z[np.isfinite(z).all(1)]
-    if not len(z):
-        return Mode(np.zeros(placed.dim), 0.0, np.full(placed.dim, MIDDLE))
-    return Mode(np.median(z, 0), 0.0, np.clip(z.std(0), 1e-3, 1.0))
-
-
-def _seen_by(
-    target: Target, hierarchy: Hierarchy, reference: Reference, draws: Float[np.ndarray, "draws D"], seed: list[int]
-) -> tuple[Reference, Float[np.ndarray, "draws D"]]:
-    """Returns the normals that stand for the data at draws, level by level from the last on: the variables that depend
-    on a variable are then in their new coordinates. Returns f' at the draws, too; NaN where it is not known."""
-    all_slopes = np.full(draws.shape, np.nan)
-    signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=draws.shape)
-    for level in reversed(hierarchy.levels):
-        mask = hierarchy.mask_of(level)
-        mixed = target.within(reference._replace(information=np.where(mask, np.inf, reference.information)))
-        slopes, pushed = mixed.less_laws(mixed.coordinates(draws), np.where(mask, signs, 0.0))
-        target.num_gradients = mixed.num_gradients
-        all_slopes[:, mask] = slopes[:, mask]
-        known = np.isfinite(slopes).all(1) & np.isfinite(pushed).all(1)
-        if not known.any():
-            continue
-        information = np.clip(-(signs * pushed)[known].mean(0), 0.0, WIDEST)
-        linear = slopes[known].mean(0) + information * draws[known].mean(0)
-        reference = reference._replace(
-            linear=np.where(mask, linear, reference.linear).astype(reference.linear.dtype),
-            information=np.where(mask, information, reference.information).astype(reference.information.dtype),
-        )
-    return reference, all_slopes
-
-
-# --- what moves with other variables ----------------------------------------------------------------------------------
 class _Seen(NamedTuple):
     """What the data say of coordinates while the variables without a law move, over draws."""
 
@@ -159,7 +72,7 @@ class _Parts(NamedTuple):
         return _Parts(*joined)
 
 
-def _with_trends(
+def with_trends(
     target: Target,
     hierarchy: Hierarchy,
     reference: Reference,

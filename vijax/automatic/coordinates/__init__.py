@@ -1,0 +1,3 @@
+"""Coordinates in which a posterior is nearer to a normal: of hierarchies, learnt before a normal is fitted, with what
+moves them; and bent ones, after it.
+"""
