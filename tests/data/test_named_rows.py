@@ -6,6 +6,7 @@ import scipy.sparse
 
 from vijax.checks import RowError
 from vijax.data import DataError, read
+from vijax.data.schema.row_names import lines
 from vijax.data.tables.columns import FileColumns
 from vijax.data.tables.graph import GraphChoice, graph_of
 from vijax.data.tables.table import Choice, rows_of, split_table, table_of
@@ -67,7 +68,7 @@ def said(table, row):
 
 
 def test_a_part_of_a_table_knows_the_lines_of_its_rows():
-    found = FileColumns({"x": np.arange(20.0), "g": np.arange(20) % 3}, range(2, 22))
+    found = FileColumns({"x": np.arange(20.0), "g": np.arange(20) % 3}, lines(range(2, 22)))
     table = table_of(found, Choice(columns=("x",)), "t.csv")
     for part in split_table(table, 0.3, 0, "groups"):
         for row, value in enumerate(part.x[:, 0]):

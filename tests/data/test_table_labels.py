@@ -116,5 +116,5 @@ def test_two_columns_of_one_name_in_memory_are_refused():
 
 
 def test_a_cell_with_several_values_is_named():
-    with pytest.raises(DataError, match="got a list in row 1 of 'x', counted from 0"):
+    with pytest.raises(DataError, match="got a list in row 1, counted from 0, of 'x'"):
         columns_of({"x": [1, [2, 3]]})

@@ -119,6 +119,9 @@ def _read(config: Any, path: str, seen: bool = True) -> Frame:
     if not is_dropped or not len(whole):
         raise _missing_cells(table, lacking, path)
     notes.add(_said_dropped(table, lacking, seen))
+    for name in lacking:
+        if said := table.columns[name].said_missing():
+            notes.add(said)
     kept = table.rows(whole)
     if seen:
         return Frame(kept, notes=notes.texts(), num_dropped=len(table) - len(whole))
@@ -136,7 +139,8 @@ def _missing_cells(table: TypedTable, lacking: Mapping[str, np.ndarray], path: s
     places = {name: table.rows_named(np.flatnonzero(mask).tolist()) for name, mask in lacking.items()}
     got = " and ".join(f"none of {name!r} in {rows}" for name, rows in places.items())
     remedy = "fill them in; or leave those rows out, --set data.missing=drop"
-    return fail(path, "values in all columns of the formula", got, remedy)
+    said = " ".join(said for name in lacking if (said := table.columns[name].said_missing()))
+    return fail(path, "values in all columns of the formula", got, f"{remedy}. {said.rstrip('.')}" if said else remedy)
 
 
 def _said_dropped(table: TypedTable, lacking: Mapping[str, np.ndarray], seen: bool) -> str:
@@ -225,7 +229,7 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     else:
         frame = Frame(typed_table(source))
     every = frame.whole or frame.table
-    beside = {name: column.values.tolist() for name, column in every.columns.items()}
+    beside = {name: column.as_written().tolist() for name, column in every.columns.items()}
     return New(frame, {"row": np.arange(len(every)), **beside}, _notes_on(frame, data, config), frame.places)
 
 

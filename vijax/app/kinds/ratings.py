@@ -70,7 +70,8 @@ def _read(path: str | None, who: str) -> Table | None:
     notes = Notes()
     name = column_of(who, list(read_columns(path, num_rows=1)), path)
     table = table_of(read_columns(path, exact=(name,), notes=notes), Choice(group=name, missing=True), path, notes)
-    at = lambda row: f"{table.origin.called} {table.origin.numbers[row]}" if table.origin else f"row {row}"
+    assert table.origin is not None
+    at = table.origin.rows.within
     if (bad := np.argwhere(~np.isfinite(table.x))).size:
         row, column = bad[0]
         got = f"a missing value in {at(row)} of column {table.columns[column]!r} ({len(bad)} such)"

@@ -19,7 +19,7 @@ from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.cells import column_names as column_names_of
 from vijax.data.schema.in_memory import columns_of
-from vijax.data.tables.columns import Columns, columns_without_blanks, row_name
+from vijax.data.tables.columns import Columns, as_written, columns_without_blanks, row_names
 from vijax.data.tables.formats import Dialect
 from vijax.data.tables.rows_in_time import NUMBER, Order, Timed
 from vijax.data.tables.table import (
@@ -456,7 +456,7 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
         choice = choice._replace(order=())  # it has no column of times
     found = _new_columns(config, like, source, choice, notes)
     _check_columns(found, (*like.columns, *choice.labels, *choice.order_columns), where)
-    beside = {name: values.tolist() for name, values in found.items() if name not in like.columns}
+    beside = {name: as_written(found, name).tolist() for name in found if name not in like.columns}
     beside = {"row": np.arange(len(next(iter(found.values()), ()))), **beside}
     found, places = _usable_rows(found, choice, where, notes)
     table = table_of(found, choice, where, notes)
@@ -494,7 +494,7 @@ def _usable_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tu
     if whole.all() or not whole.any():
         return found, None
     places = np.flatnonzero(whole)
-    first = row_name(found)(int(np.argmin(whole))).rstrip(",")
+    first = row_names(found).name(int(np.argmin(whole)))
     notes.add(
         f"{len(whole) - len(places):,} of {len(whole):,} rows lack a cell that the model needs, the first in {first}: "
         "their results are empty."
