@@ -166,9 +166,7 @@ def test_words_for_missing_cells_are_no_numbers_in_memory_and_blanks_are_missing
         typed_table({"x": np.array([1], "timedelta64[ns]")}).columns["x"].numbers()
     with pytest.raises(ValueError, match=r"columns that are vectors, got 'x': '3'\. Write"):
         typed_table({"x": 3})
-    with pytest.raises(
-        ValueError, match="or categories, got a list in row 0, counted from 0, of 'x'"
-    ):
+    with pytest.raises(ValueError, match="or categories, got a list in row 0, counted from 0, of 'x'"):
         typed_table({"x": [[1], 2]})
 
 

@@ -152,7 +152,8 @@ def said_of_words(column: str, written: np.ndarray | None, missing: np.ndarray) 
     )
     if not counts:
         return ""
-    listed = ", ".join(f"{word!r} ({number:,} cells)" for word, number in counts.most_common(5))
+    cells = {word: f"{number:,} cell{'s' * (number > 1)}" for word, number in counts.most_common(5)}
+    listed = ", ".join(f"{word!r} ({number})" for word, number in cells.items())
     return (
         f"In the column {column!r} {listed} is read as missing. If it is a name: --set '{SETTING}=[]', or in Python "
         f"pandas.read_csv(file, converters={{{column!r}: str}})."

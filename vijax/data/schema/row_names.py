@@ -33,7 +33,7 @@ class RowNames:
     >>> names.name(2), names.take([2]).name(0)
     ('line 5', 'line 5')
     >>> in_memory(9).listed(range(6)), in_memory(1).listed([0])
-    ('rows 0, 1, 2, 3, 4, ..., counted from 0 (6 such)', 'row 0, counted from 0 (1 such)')
+    ('rows 0, 1, 2, 3, 4, ... (6 such), counted from 0', 'row 0 (1 such), counted from 0')
     """
 
     labels: np.ndarray
@@ -56,7 +56,10 @@ class RowNames:
         """The names of some rows, the first five of them, and their number."""
         shown = ", ".join(_shown(self.labels[int(row)]) for row in rows[:MOST_NAMED])
         more = ", ..." if len(rows) > MOST_NAMED else ""
-        return f"{self.called}{'s' * (len(rows) > 1)} {shown}{more}{self.after} ({len(rows)} such)"
+        words = f"{self.called}{'s' * (len(rows) > 1)} {shown}{more}"
+        if self.after == FROM_ZERO:
+            return f"{words} ({len(rows)} such){self.after}"
+        return f"{words}{self.after} ({len(rows)} such)"
 
     def take(self, rows: Any) -> RowNames:
         """The names of some of the rows."""

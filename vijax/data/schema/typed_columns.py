@@ -13,6 +13,7 @@ import difflib
 import functools
 import re
 import unicodedata
+import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal
@@ -261,7 +262,7 @@ class TypedTable:
         """The names of some rows in messages, the first five of them.
 
         >>> typed_table({"x": np.zeros(9)}).rows_named([0, 1, 2, 3, 4, 5])
-        'rows 0, 1, 2, 3, 4, ..., counted from 0 (6 such)'
+        'rows 0, 1, 2, 3, 4, ... (6 such), counted from 0'
         """
         return self.row_names.listed(rows)
 
@@ -294,7 +295,9 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     if isinstance(table, TypedTable):
         return table
     if isinstance(table, str):
-        return table_of_file(functools.partial(read_columns, table), labels, numbers)
+        made = table_of_file(functools.partial(read_columns, table), labels, numbers)
+        _warn_of_words(made, table, labels, numbers)
+        return made
     if isinstance(table, FileColumns):
         return _of_file(table)
     if are_records(table):
@@ -314,6 +317,13 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     pick = (lambda place: by_place[:, place]) if by_place is not None else (lambda place: table[names[place]])
     index = row_names_of(table, len(table))
     return _of_columns([_column_in_memory(str(name), pick(place), index) for place, name in enumerate(names)], index)
+
+
+def _warn_of_words(table: TypedTable, path: str, labels: Container[str], numbers: Container[str]) -> None:
+    """Warns of words in the columns that are read which count as missing: a name may be among them."""
+    for name, column in table.columns.items():
+        if (name in labels or name in numbers) and (said := column.said_missing()):
+            warnings.warn(f"{path}: {said}", UserWarning, stacklevel=3)
 
 
 def table_of_file(read: Callable[..., Columns], labels: Container[str], numbers: Container[str] = ()) -> TypedTable:

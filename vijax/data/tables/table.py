@@ -238,7 +238,9 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
             raise
         found = _without_rows(found, error.missing, error.name, notes)
         return dataclasses.replace(table_of(found, choice, where, notes), num_dropped=num_rows - _num_rows(found))
-    columns = choice.columns or _columns_of_numbers(found, choice, where, notes, in_time.left_out)
+    columns = choice.columns
+    if columns is None:
+        columns = _columns_of_numbers(found, choice, where, notes, in_time.left_out)
     if choice.drop and not choice.missing:
         whole = are_whole(found, choice._replace(columns=columns), where)
         if not whole.all():
@@ -428,6 +430,9 @@ def _lacking(found: Columns, columns: tuple[str, ...], where: str) -> str:
 def _check_columns(choice: Choice, where: str) -> None:
     """Refuses a column that is named twice, and the target among the columns that predict it."""
     names = choice.columns or ()
+    if choice.columns == ():
+        remedy = "name them, or leave it unset to use all columns of numbers"
+        raise fail(f"{where}, data.columns", "one column or more", "none", remedy)
     again = list(dict.fromkeys(name for i, name in enumerate(names) if name in names[:i]))
     if again:
         got = f"{listed(again)} more than once"
