@@ -24,7 +24,7 @@ from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import kind_of
 from vijax.data.schema.labels import name_of
 from vijax.data.schema.typed_columns import typed_table
-from vijax.data.tables.columns import Columns, are_missing, as_numbers, not_numbers, row_name
+from vijax.data.tables.columns import Columns, are_missing, as_numbers, not_numbers, row_name, said_missing
 from vijax.data.tables.order import find_order
 from vijax.data.tables.table import OF_NUMBERS, hint_of
 from vijax.data.tables.table_files import read_columns
@@ -163,7 +163,9 @@ def _whole(values: np.ndarray) -> np.ndarray:
 def _columns_at(data: str, begun: Any) -> tuple[Columns, list[str]]:
     """The columns of a table, in their order, and remarks on the way in which it is written."""
     notes = Notes()
-    return read_columns(data, dialect=dialect_of(begun.data), notes=notes), [*notes.texts()]
+    found = read_columns(data, dialect=dialect_of(begun.data), notes=notes)
+    words = [said for name in found if (said := said_missing(found, name))]
+    return found, [*notes.texts(), *words]
 
 
 def _said(found: list[Column], said: Mapping[str, Any], key: str, data: str) -> list[Column]:

@@ -15,7 +15,7 @@ from scipy import special
 
 from vijax.app.kinds.density_algorithm import DensityAlgorithm
 from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
-from vijax.app.kinds.tables import TABLES, AllBut, check_no_column
+from vijax.app.kinds.tables import AS_IN_TRAINING, TABLES, AllBut, check_no_column
 from vijax.app.page.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import given, model_section
@@ -120,7 +120,7 @@ def _read(config: Any, path: str, seen: bool = True) -> Frame:
         raise _missing_cells(table, lacking, path)
     notes.add(_said_dropped(table, lacking, seen))
     for name in lacking:
-        if said := table.columns[name].said_missing():
+        if said := table.columns[name].said_missing(*(() if seen else (AS_IN_TRAINING,))):
             notes.add(said)
     kept = table.rows(whole)
     if seen:

@@ -19,7 +19,7 @@ from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.cells import column_names as column_names_of
 from vijax.data.schema.in_memory import columns_of
-from vijax.data.tables.columns import Columns, as_written, columns_without_blanks, row_names
+from vijax.data.tables.columns import Columns, as_written, columns_without_blanks, row_names, said_missing
 from vijax.data.tables.formats import Dialect
 from vijax.data.tables.rows_in_time import NUMBER, Order, Timed
 from vijax.data.tables.table import (
@@ -485,6 +485,9 @@ def _is_matrix(source: Any) -> bool:
     return not isinstance(source, str | Path | Mapping | None) and column_names_of(source) is None
 
 
+AS_IN_TRAINING = " So the run reads all its files (data.missing_words)."
+
+
 def _usable_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[Columns, np.ndarray | None]:
     """The rows that lack no cell which the model needs, of the run's columns, the group and the time, and their places;
     None where these are all."""
@@ -499,6 +502,9 @@ def _usable_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tu
         f"{len(whole) - len(places):,} of {len(whole):,} rows lack a cell that the model needs, the first in {first}: "
         "their results are empty."
     )
+    for name in choice.labels:
+        if said := said_missing(found, name, AS_IN_TRAINING):
+            notes.add(said)
     return some_rows(found, places), places
 
 

@@ -90,8 +90,9 @@ def said_unsuited(name: str, formats: Formats, path: object) -> str:
     >>> said_unsuited("sheet", Formats("csv", "csv"), "a.csv")
     'is the sheet of a spreadsheet, and a.csv is a text file whose lines have cells (.csv, .tsv, .txt). Leave it out.'
     """
-    kind = NAMES[formats.data if name in OF_TEXTS else formats.file]
-    kind = "a file or folder of this machine" if name == "sha256" else kind
+    kind = "a file or folder of this machine"
+    if name != "sha256":
+        kind = NAMES[formats.data if name in OF_TEXTS else formats.file]
     return f"is {PURPOSES[name].what}, and {path} is {kind}. Leave it out."
 
 

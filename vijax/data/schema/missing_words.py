@@ -135,10 +135,23 @@ def _are_names(counts: Mapping[str, int], others: int, words: Words) -> bool:
     return of_numbers <= sum(there.values()) + others - of_numbers
 
 
+def pandas_remedy(path: str, column: str) -> str:
+    """The call of pandas that reads a column as it is written.
+
+    >>> pandas_remedy("a.csv", "g")
+    "pandas.read_csv('a.csv', converters={'g': str})"
+    """
+    if path.lower().endswith((".xlsx", ".xls", ".ods")):
+        return f"pandas.read_excel({path!r}, keep_default_na=False)"
+    return f"pandas.read_csv({path!r}, converters={{{column!r}: str}})"
+
+
 # --- what is said ----------------------------------------------------------------------------------------------------
+IF_NAMES = f" If it is a name: --set '{SETTING}=[]', or in Python give a table of pandas that has it as text."
+
+
 def said_of_words(column: str, written: np.ndarray | None, missing: np.ndarray) -> str:
-    """A sentence on the words of a column that were read as missing, with their number and what to do where they are
-    names; "" where there are none.
+    """A sentence on the words of a column that were read as missing, with their number; "" where there are none.
 
     Args:
       column: its name.
@@ -154,7 +167,4 @@ def said_of_words(column: str, written: np.ndarray | None, missing: np.ndarray) 
         return ""
     cells = {word: f"{number:,} cell{'s' * (number > 1)}" for word, number in counts.most_common(5)}
     listed = ", ".join(f"{word!r} ({number})" for word, number in cells.items())
-    return (
-        f"In the column {column!r} {listed} is read as missing. If it is a name: --set '{SETTING}=[]', or in Python "
-        f"pandas.read_csv(file, converters={{{column!r}: str}})."
-    )
+    return f"In the column {column!r} {listed} is read as missing."

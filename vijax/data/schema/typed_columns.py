@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float
 from vijax.checks import require
 from vijax.data.schema.cells import are_records, array_of_cells, array_of_list, columns_of_records, declared_categories
 from vijax.data.schema.labels import Labels, distinct_values, labels_of_distinct, name_of_value
-from vijax.data.schema.missing_words import TRUTHS, is_missing, said_of_words
+from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, pandas_remedy, said_of_words
 from vijax.data.schema.row_names import RowNames, in_memory, row_names_of
 from vijax.data.tables.columns import Columns, FileColumns, NamedColumns, number, row_names
 from vijax.data.tables.table_files import read_columns
@@ -74,9 +74,10 @@ class TypedColumn:
         """The distinct cells, and the place of each row's cell among them."""
         return distinct_values(self.values)
 
-    def said_missing(self) -> str:
-        """A sentence on the words that were read as missing; "" where there are none."""
-        return said_of_words(self.name, self.written, self.missing)
+    def said_missing(self, remedy: str = IF_NAMES) -> str:
+        """Sentences on the words that were read as missing, and what to do; "" where there are none."""
+        said = said_of_words(self.name, self.written, self.missing)
+        return f"{said}{remedy}" if said else ""
 
     def as_written(self) -> np.ndarray:
         """The cells as the file has them, words for missing cells among its names."""
@@ -322,8 +323,9 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
 def _warn_of_words(table: TypedTable, path: str, labels: Container[str], numbers: Container[str]) -> None:
     """Warns of words in the columns that are read which count as missing: a name may be among them."""
     for name, column in table.columns.items():
-        if (name in labels or name in numbers) and (said := column.said_missing()):
-            warnings.warn(f"{path}: {said}", UserWarning, stacklevel=3)
+        remedy = f" If it is a name, pass {pandas_remedy(path, name)}."
+        if (name in labels or name in numbers) and (said := column.said_missing(remedy)):
+            warnings.warn(said, UserWarning, stacklevel=3)
 
 
 def table_of_file(read: Callable[..., Columns], labels: Container[str], numbers: Container[str] = ()) -> TypedTable:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from vijax.data.reading.checks import fail
 from vijax.data.reading.parquet_values import EXACT
-from vijax.data.schema.missing_words import TRUTHS, is_missing, said_of_words
+from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, said_of_words
 from vijax.data.schema.row_names import RowNames, in_memory, rows_of_file
 
 Columns = Mapping[str, np.ndarray]
@@ -219,10 +219,11 @@ def as_written(found: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     return found.written.get(name, found[name]) if isinstance(found, FileColumns) else found[name]
 
 
-def said_missing(found: Mapping[str, np.ndarray], name: str) -> str:
-    """A sentence on the words of a column that were read as missing; "" where there are none."""
+def said_missing(found: Mapping[str, np.ndarray], name: str, remedy: str = IF_NAMES) -> str:
+    """Sentences on the words of a column that were read as missing, and what to do; "" where there are none."""
     written = found.written.get(name) if isinstance(found, FileColumns) else None
-    return said_of_words(name, written, are_missing(found[name]))
+    said = said_of_words(name, written, are_missing(found[name]))
+    return f"{said}{remedy}" if said else ""
 
 
 REMOVE = "remove those rows or fill them in"
