@@ -26,8 +26,8 @@ DECIMAL = "decimal sign of text files; unset: a comma where a column has it and 
 SHEET = "sheet of a spreadsheet; unset: the first"
 MISSING_WORDS = (
     "words for a missing cell in columns of names (groups, categories, users), beside cells with nothing in them; "
-    "unset: NA, N/A, NaN, null, ? and <NA> in text files and spreadsheets, none in files with types; []: none. Columns "
-    "of numbers know all of these"
+    "unset: NA, N/A, #N/A, NaN, null, ? and <NA> in text files and spreadsheets, none in files with types; []: none. "
+    "Columns of numbers know all of these"
 )
 SHA256 = "checksum of the file at a URL; unset: that of the first download must stay"
 Format = Literal[

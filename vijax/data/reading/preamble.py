@@ -66,7 +66,8 @@ def preamble_of(lines: Sequence[str], known: Sequence[str], path: Path, notes: N
 
 def _is_comment(line: str, known: Sequence[str]) -> bool:
     """True of a line that begins with #, unless # is its whole first cell: the name of a column of numbers of rows."""
-    return line.startswith(COMMENT) and line[1:2] not in known
+    bare = line.lstrip(" \ufeff")
+    return bare.startswith(COMMENT) and bare[1:2] not in known
 
 
 def check_comment(

@@ -87,13 +87,13 @@ class Formats(NamedTuple):
 def said_unsuited(name: str, formats: Formats, path: object) -> str:
     """The words of an error on a setting.
 
-    >>> said_unsuited("sheet", Formats("csv", "csv"), "a.csv")
-    'is the sheet of a spreadsheet, and a.csv is a text file whose lines have cells (.csv, .tsv, .txt). Leave it out.'
+    >>> said_unsuited("separator", Formats("sheet", "sheet"), "a.xlsx")
+    'is what divides the cells of a csv, and a.xlsx is a spreadsheet. To mend it: leave it out.'
     """
     kind = "a file or folder of this machine"
     if name != "sha256":
         kind = NAMES[formats.data if name in OF_TEXTS else formats.file]
-    return f"is {PURPOSES[name].what}, and {path} is {kind}. Leave it out."
+    return f"is {PURPOSES[name].what}, and {path} is {kind}. To mend it: leave it out."
 
 
 def check_suited(given: Iterable[str], formats: Formats, path: object) -> None:

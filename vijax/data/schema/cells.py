@@ -59,7 +59,9 @@ def array_of_cells(values: Any, column: str, row_name: Named | None = None) -> n
         return array_of_list(values.tolist(), column, row_name)
     dtype = getattr(values, "dtype", None)
     if isinstance(values, np.ndarray) or isinstance(dtype, np.dtype):
-        return np.asarray(values)
+        array = np.asarray(values)
+        # An array of objects may hold lists.
+        return array_of_list(list(array), column, row_name) if array.dtype == object and array.ndim == 1 else array
     if dtype is not None and hasattr(values, "tolist"):  # pandas' own types: nullable, categories, Arrow's, zones
         return array_of_list(values.tolist(), column, row_name)
     return array_of_list(list(values), column, row_name)

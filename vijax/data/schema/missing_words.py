@@ -17,9 +17,9 @@ import numpy as np
 from vijax.data.reading.checks import fail, says_number
 from vijax.data.schema.labels import is_none
 
-NAMES = frozenset(["na", "n/a", "nan", "null", "?", "<na>"])
+NAMES = frozenset(["na", "n/a", "nan", "null", "?", "<na>", "#n/a", "#na"])
 """Words for a missing name of a class or a group, in small letters: one may well be called "none"."""
-CODES = frozenset([".", "-", "--", "n.a.", "#n/a"])
+CODES = frozenset([".", "-", "--", "n.a."])
 """Words for a missing number, which are told where they occur."""
 NUMBERS = NAMES | CODES | {"none"}
 """Words for a missing cell among numbers, in small letters."""

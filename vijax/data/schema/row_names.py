@@ -7,7 +7,7 @@ row of a data frame by its index. Rows that are left keep their names when other
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +28,7 @@ class RowNames:
       labels: of each row its number, or its label in an index, (N,).
       called: the word before it.
       after: words behind it, that say how rows are numbered.
+      files: the file of each row, of a table in several files, in each of which rows are numbered anew; else None.
 
     >>> names = RowNames(np.array([2, 3, 5]), "line")
     >>> names.name(2), names.take([2]).name(0)
@@ -39,10 +40,15 @@ class RowNames:
     labels: np.ndarray
     called: Literal["line", "row"] = "row"
     after: str = ""
+    files: np.ndarray | None = None
 
     def name(self, row: Any) -> str:
         """The name of a row."""
-        return f"{self.called} {_shown(self.labels[int(row)])}{self.after}"
+        return f"{self.called} {self._label(int(row))}{self.after}"
+
+    def _label(self, row: int) -> str:
+        shown = _shown(self.labels[row])
+        return shown if self.files is None else f"{shown} of {self.files[row]}"
 
     def within(self, row: Any) -> str:
         """The name of a row in the middle of a sentence: with a comma behind a clause.
@@ -54,7 +60,7 @@ class RowNames:
 
     def listed(self, rows: Sequence[int]) -> str:
         """The names of some rows, the first five of them, and their number."""
-        shown = ", ".join(_shown(self.labels[int(row)]) for row in rows[:MOST_NAMED])
+        shown = ", ".join(self._label(int(row)) for row in rows[:MOST_NAMED])
         more = ", ..." if len(rows) > MOST_NAMED else ""
         words = f"{self.called}{'s' * (len(rows) > 1)} {shown}{more}"
         if self.after == FROM_ZERO:
@@ -63,11 +69,9 @@ class RowNames:
 
     def take(self, rows: Any) -> RowNames:
         """The names of some of the rows."""
-        return dataclasses.replace(self, labels=self.labels[np.asarray(rows, int)])
-
-    def first(self, number: int | None) -> RowNames:
-        """The names of the first rows."""
-        return dataclasses.replace(self, labels=self.labels[:number])
+        places = np.asarray(rows, int)
+        files = None if self.files is None else self.files[places]
+        return dataclasses.replace(self, labels=self.labels[places], files=files)
 
 
 def lines(numbers: Sequence[int]) -> RowNames:
@@ -78,6 +82,18 @@ def lines(numbers: Sequence[int]) -> RowNames:
 def rows_of_file(size: int) -> RowNames:
     """Rows of a file without lines, counted from 1."""
     return RowNames(np.arange(1, size + 1))
+
+
+def rows_of_files(sizes: Mapping[str, int]) -> RowNames:
+    """Rows of files by name, counted from 1 in each.
+
+    >>> rows_of_files({"a.parquet": 2, "b.parquet": 2}).name(2), rows_of_files({"a.parquet": 2}).name(1)
+    ('row 1 of b.parquet', 'row 2')
+    """
+    if len(sizes) == 1:
+        return rows_of_file(*sizes.values())
+    labels = [np.arange(1, size + 1) for size in sizes.values()]
+    return RowNames(np.concatenate(labels), files=np.repeat(np.array(list(sizes), object), list(sizes.values())))
 
 
 def in_memory(size: int) -> RowNames:

@@ -263,6 +263,9 @@ def _rows(path: Path, reader, number: int, delimiter: str, lines_above: int) -> 
 
 
 def _no_csv(path: Path, line: int, error: csv.Error) -> ValueError:
+    if "new-line character" in str(error):
+        remedy = "save it again with line ends as of Windows or Unix; of a cell with several lines quote all of it"
+        return fail(f"{path}:{line}", "lines that end as in Windows or Unix", "a line end of old Macs", remedy)
     return fail(f"{path}:{line}", "CSV", str(error), "quote cells that hold commas, quotes or line ends")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import functools
+import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from vijax.data.reading.partitions import cells_of, check_one_format, index_left
 from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_files, parquet_parts
 from vijax.data.schema.labels import name_of
 from vijax.data.schema.missing_words import CODES, Cleared, MissingWords, is_missing, missing_words, without_words
-from vijax.data.schema.row_names import RowNames, lines
+from vijax.data.schema.row_names import RowNames, lines, rows_of_files
 from vijax.data.tables.columns import (
     WHOLE,
     FileColumns,
@@ -170,6 +171,8 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
             raise fail(f"{path}:{line}", f"{len(header)} cells, as in the header", f"{len(row)}", remedy)
         cells.append(row)
         ends.append(line)
+    _leave_empty_ends_out(path, cells, ends, notes)
+    _say_comments(path, [row[0] for row in cells], ends, notes)
     raw = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
     columns = {name: [cell.strip() for cell in column] for name, column in raw.items()}
     _say_blanks(raw, notes)
@@ -187,6 +190,32 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
         if are_truths(cleared[name].cells):
             found.cells[name] = truths_of(cleared[name].cells)
     return found
+
+
+def _leave_empty_ends_out(path: Path, cells: list[list[str]], ends: list[int], notes: Notes) -> None:
+    """Drops the last rows as far as they have separators alone, which spreadsheets write below a table. Such rows
+    between others stay: they are rows whose cells are all missing."""
+    last = len(cells)
+    while last and len(cells[last - 1]) > 1 and not any(cell.strip() for cell in cells[last - 1]):
+        last -= 1
+    if last == len(cells) or not last:
+        return
+    said = f"line {ends[last]} has" if last + 1 == len(cells) else f"lines {ends[last]} to {ends[-1]} have"
+    notes.add(f"The last {said} no value in {path.name}: left out.")
+    del cells[last:], ends[last:]
+
+
+FAULT_OF_SHEET = re.compile(r"#[A-Z/0]+[!?]?")
+"""What a spreadsheet writes in place of a value that it cannot compute, such as #DIV/0!."""
+
+
+def _say_comments(path: Path, first_cells: Sequence[str], ends: Sequence[int], notes: Notes) -> None:
+    """Notes rows that may be comments: few among others begin with #."""
+    is_one = lambda cell: cell.lstrip().startswith("#") and FAULT_OF_SHEET.fullmatch(cell.strip()) is None
+    marked = [line for line, cell in zip(ends, first_cells, strict=True) if is_one(cell)]
+    if marked and 2 * len(marked) <= len(ends):
+        more = "" if len(marked) == 1 else f", and {len(marked) - 1:,} more"
+        notes.add(f"Line {marked[0]} of {path.name}{more}: read as a row, with # in front. Remove it if a comment.")
 
 
 def _to_points(
@@ -289,7 +318,16 @@ def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) ->
         if name in exact:
             _check_digits(values[name], f"{path}, column {name!r}")
     words = missing_words(dialect.missing_words, written_by_people=True)
+    _say_empty_rows(path, [table.line, *table.numbers], notes)
     return _typed(values, path, words, exact, notes, RowNames(np.array(table.numbers, int)))
+
+
+def _say_empty_rows(path: Path, numbers: Sequence[int], notes: Notes) -> None:
+    """Notes the rows between those of a table that hold nothing."""
+    gaps = np.diff(numbers) - 1
+    if gaps.any():
+        first = numbers[int(np.argmax(gaps > 0))] + 1
+        notes.add(f"{int(gaps.sum()):,} rows of {path.name} hold nothing and are left out, the first in row {first}.")
 
 
 def _check_digits(values: Sequence[Any], where: str) -> None:
@@ -351,10 +389,17 @@ def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: N
     beside = cells_of(parts, [table.num_rows for table in tables])
     values |= {name: cells for name, cells in beside.items() if name not in names}
     _truths_as_numbers(values, notes)
-    columns = _typed(values, path, missing_words(dialect.missing_words, False), exact, notes)
+    rows = rows_of_files(_sizes_by_name(path, [part.file for part in parts], [table.num_rows for table in tables]))
+    columns = _typed(values, path, missing_words(dialect.missing_words, False), exact, notes, rows)
     orders = {name.strip(): _declared_order(tables, name) for name in names}
     columns.declared = {name: order for name, order in orders.items() if order}
     return columns
+
+
+def _sizes_by_name(path: str | Path, files: Sequence[str], sizes: Sequence[int]) -> dict[str, int]:
+    """The number of rows of each file, by its path within the folder."""
+    folder = str(path if is_address(path) else Path(path).expanduser()).rstrip("/") + "/"
+    return {file.removeprefix(folder): size for file, size in zip(files, sizes, strict=True)}
 
 
 def _truths_as_numbers(values: dict[str, list], notes: Notes) -> None:
