@@ -189,9 +189,11 @@ def test_rows_of_a_data_frame_are_named_by_its_index(index, name):
         typed_table(frame.assign(x=[1.0, [2.0], 3.0]))
 
 
-@pytest.mark.parametrize(
-    "make", [dict, lambda columns: [{"x": x, "g": g} for x, g in zip(*columns.values(), strict=True)]]
-)
+def records(columns):
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+@pytest.mark.parametrize("make", [dict, records])
 def test_rows_in_memory_keep_their_numbers_when_others_are_left_out(make):
     found = columns_of(make({"x": [1.0, 2.0, "oops"], "g": [None, "a", "b"]}), exact=["g"])
     with pytest.raises(DataError, match="'oops' in row 2, counted from 0"):
