@@ -24,7 +24,7 @@ from vijax.app.settings.typed_toml import setting
 from vijax.data.corpora.corpus import Corpus, split_ids
 from vijax.data.read import WRITTEN_BY_PEOPLE
 from vijax.data.reading.checks import DataError
-from vijax.data.schema.missing_words import MissingWords, missing_words, without_words
+from vijax.data.schema.missing_words import IF_NAMES, MissingWords, missing_words, said_of_words, without_words
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable
 from vijax.data.tables.columns import without_blanks
 from vijax.evaluate import frex
@@ -80,17 +80,25 @@ def _column_of(name: str, values: Sequence[Any], words: MissingWords) -> TypedCo
 
 
 @contextlib.contextmanager
-def _saying_words(table: TypedTable) -> Iterator[None]:
-    """Adds to an error that names columns the words in them that were read as missing."""
+def _saying_words(*parts: TypedTable) -> Iterator[None]:
+    """Adds to an error on cells that columns lack the words in them that were read as missing."""
     try:
         yield
     except ValueError as error:
         text = str(error)
-        named = [column for name, column in table.columns.items() if repr(name) in text]
-        said = [sentence for column in named if (sentence := column.said_missing())]
+        named = [name for name in parts[0].columns if f"none of {name!r}" in text or f"each row of {name!r}" in text]
+        said = [sentence for name in named if (sentence := _said_missing(parts, name))]
         if not said:
             raise
         raise DataError(" ".join([text, *said])) from error
+
+
+def _said_missing(parts: Sequence[TypedTable], name: str) -> str:
+    """Sentences on the words of a column that were read as missing, in all parts of a table."""
+    columns = [part.columns[name] for part in parts]
+    missing = np.concatenate([column.missing for column in columns])
+    said = said_of_words(name, np.concatenate([column.as_written() for column in columns]), missing)
+    return f"{said}{IF_NAMES}" if said else ""
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -98,9 +106,7 @@ def load(config: Any) -> Data:
     """The documents, split, with columns and covariates."""
     found = DOCUMENTS.load(config)
     parts = _columns_of_parts(config.data, found)
-    with contextlib.ExitStack() as stack:
-        for part in parts:
-            stack.enter_context(_saying_words(part))
+    with _saying_words(*parts):
         covariates = Covariates.read(config.model.prevalence, config.model.content, parts[0])
         train, *test = (_described(*both, covariates) for both in zip(found.parts, parts, strict=True))
     return Data(train, test[0] if test else None)

@@ -219,6 +219,13 @@ def as_written(found: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     return found.written.get(name, found[name]) if isinstance(found, FileColumns) else found[name]
 
 
+def words_in(found: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
+    """The words among the names of a column that were read as missing."""
+    if not isinstance(found, FileColumns) or name not in found.written:
+        return ()
+    return tuple(dict.fromkeys(filter(None, found.written[name][are_missing(found[name])].tolist())))
+
+
 def said_missing(found: Mapping[str, np.ndarray], name: str, remedy: str = IF_NAMES) -> str:
     """Sentences on the words of a column that were read as missing, and what to do; "" where there are none."""
     written = found.written.get(name) if isinstance(found, FileColumns) else None
