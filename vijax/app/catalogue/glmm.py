@@ -98,9 +98,10 @@ class Frame:
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
-def _read(config: Any, path: str, seen: bool = True) -> Frame:
-    """The table of a file; rows to predict (`seen` False) need no response. Names of groups, and columns that the
-    formula does not name, are the exact text of the file."""
+def _read(config: Any, path: str, seen: bool = True, schema: Schema | None = None) -> Frame:
+    """The table of a file; rows to predict (`seen` False) need no response, and words that are levels of training
+    (`schema`) are no missing cells. Names of groups, and columns that the formula does not name, are the exact text of
+    the file."""
     own = config.data
     rows, digest = (own.num_rows, own.sha256) if path == own.path else (None, None)
     notes = Notes()
@@ -111,6 +112,8 @@ def _read(config: Any, path: str, seen: bool = True) -> Frame:
     # What the formula does not read as numbers is exact text; where it reads both there is the text beside the number.
     exact = AllBut(tuple(name for name in roles.numbers if name not in roles.labels))
     table = table_of_file(read, exact, roles.numbers)
+    if schema is not None:
+        table = table.with_levels(schema)
     lacking = _lacking(table, formula.columns_of(parsed, seen))  # while lines are known
     if not lacking:
         return Frame(table, notes=notes.texts())
@@ -225,7 +228,8 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     if column is not None:
         raise ConfigError("--column: for models of documents; a table must have the columns of the formula")
     if source is None or isinstance(source, str):
-        frame = _read(config, config.data.path if source is None else source, seen=False)
+        path = config.data.path if source is None else source
+        frame = _read(config, path, seen=False, schema=data.train.schema)
     else:
         frame = Frame(typed_table(source))
     every = frame.whole or frame.table
@@ -236,7 +240,8 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
 def other(config: Any, data: Data, source: Any, column: str | None) -> Frame:
     """Another table with the response, whose rows are scored."""
     check_no_column(column)
-    frame = _read(config, source) if isinstance(source, str) else Frame(typed_table(source))
+    is_path = isinstance(source, str)
+    frame = _read(config, source, schema=data.train.schema) if is_path else Frame(typed_table(source))
     y = of_frame(config.model, data.train).design.seen(frame.table)[0]
     return dataclasses.replace(frame, y=y, train=data.train, notes=_notes_on(frame, data, config))
 

@@ -19,7 +19,7 @@ from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.cells import column_names as column_names_of
 from vijax.data.schema.in_memory import columns_of
-from vijax.data.tables.columns import Columns, as_written, columns_without_blanks, row_names, said_missing
+from vijax.data.tables.columns import Columns, FileColumns, as_written, columns_without_blanks, row_names, said_missing
 from vijax.data.tables.formats import Dialect
 from vijax.data.tables.rows_in_time import NUMBER, Order, Timed
 from vijax.data.tables.table import (
@@ -525,7 +525,11 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
         return columns_without_blanks(columns_of(source, like.columns, exact), "data")
     given, own = config.data, source is None or str(source) == config.data.path
     path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
-    return read_columns(path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes)
+    found = read_columns(path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes)
+    for name, known in ((choice.group, like.group_names), (choice.target, like.classes or ())):
+        if name is not None and name in found and isinstance(found, FileColumns):
+            found.keep_names(name, frozenset(known))
+    return found
 
 
 def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:

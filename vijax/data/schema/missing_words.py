@@ -9,7 +9,7 @@ unless the user says otherwise. Words become missing where a file is read, once;
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,8 @@ CODES = frozenset([".", "-", "--", "n.a."])
 """Words for a missing number, which are told where they occur."""
 NUMBERS = NAMES | CODES | {"none"}
 """Words for a missing cell among numbers, in small letters."""
+LONGEST = max(map(len, NUMBERS))
+"""Letters of the longest of these words."""
 TRUTHS = {"true": True, "false": False}
 """True and False as files have them, in small letters."""
 SETTING = "data.missing_words"
@@ -41,7 +43,7 @@ class Words(NamedTuple):
 
     def have(self, text: str) -> bool:
         """True of a text that stands for a missing cell."""
-        return not text or text in self.exact or (bool(self.folded) and text.lower() in self.folded)
+        return not text or text in self.exact or (len(text) <= LONGEST and text.lower() in self.folded)
 
 
 class MissingWords(NamedTuple):
@@ -106,8 +108,11 @@ def without_words(cells: Sequence[Any], words: MissingWords, are_names: bool) ->
     ['', '1.5', '']
     """
     counts = collections.Counter(cell for cell in cells if isinstance(cell, str))
-    others = sum(1 for cell in cells if not isinstance(cell, str) and not is_none(cell))
-    are_names = are_names or _are_names(counts, others, words.among_numbers)
+    if not any(text and words.among_numbers.have(text) for text in counts):
+        return Cleared(list(cells))
+    if not are_names:
+        others = sum(1 for cell in cells if not isinstance(cell, str) and not is_none(cell))
+        are_names = _are_names(counts, others, words.among_numbers)
     own = words.among_names if are_names else words.among_numbers
     gone = {text for text in counts if text and own.have(text)}
     if not gone:
@@ -133,6 +138,17 @@ def _are_names(counts: Mapping[str, int], others: int, words: Words) -> bool:
         return False
     of_numbers = others + sum(number for text, number in there.items() if says_number(text))
     return of_numbers <= sum(there.values()) + others - of_numbers
+
+
+def with_known_names(cells: np.ndarray, written: np.ndarray, known: Container[str]) -> np.ndarray:
+    """The cells of a column of names with those words put back that are names in the data of training.
+
+    >>> with_known_names(np.array(["", "DE"], object), np.array(["NA", "DE"], object), ["NA"]).tolist()
+    ['NA', 'DE']
+    """
+    texts = [text.strip() if isinstance(text, str) else "" for text in written]
+    is_known = np.array([bool(text) and text in known for text in texts], bool)
+    return np.where(is_known, np.array(texts, object), cells)
 
 
 def pandas_remedy(path: str, column: str) -> str:

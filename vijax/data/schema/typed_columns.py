@@ -24,8 +24,9 @@ from jaxtyping import Bool, Float
 from vijax.checks import require
 from vijax.data.schema.cells import are_records, array_of_cells, array_of_list, columns_of_records, declared_categories
 from vijax.data.schema.labels import Labels, distinct_values, labels_of_distinct, name_of_value
-from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, pandas_remedy, said_of_words
+from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, pandas_remedy, said_of_words, with_known_names
 from vijax.data.schema.row_names import RowNames, in_memory, row_names_of
+from vijax.data.schema.schema import Schema
 from vijax.data.tables.columns import Columns, FileColumns, NamedColumns, number, row_names
 from vijax.data.tables.table_files import read_columns
 
@@ -78,6 +79,14 @@ class TypedColumn:
         """Sentences on the words that were read as missing, and what to do; "" where there are none."""
         said = said_of_words(self.name, self.written, self.missing)
         return f"{said}{remedy}" if said else ""
+
+    def with_names(self, known: Container[str]) -> TypedColumn:
+        """The column with words that were read as missing put back where they are names in the data of training."""
+        if self.written is None or self.values.dtype != object:
+            return self
+        values = with_known_names(self.values, self.written, known)
+        texts = None if self.texts is None else with_known_names(self.texts, self.written, known)
+        return dataclasses.replace(self, values=values, texts=texts)
 
     def as_written(self) -> np.ndarray:
         """The cells as the file has them, words for missing cells among its names."""
@@ -271,6 +280,14 @@ class TypedTable:
         """The table of some rows. What a column is, all rows say."""
         kept = {name: column.rows(places) for name, column in self.columns.items()}
         return dataclasses.replace(self, columns=kept, size=len(places), names=self.row_names.take(places))
+
+    def with_levels(self, schema: Schema) -> TypedTable:
+        """The table of a file that is read by a schema: what is a level there is no word for a missing cell."""
+        kept = dict(self.columns)
+        for own in schema.columns:
+            if own.name in kept and own.levels is not None:
+                kept[own.name] = kept[own.name].with_names(frozenset(own.levels.names))
+        return dataclasses.replace(self, columns=kept)
 
     def with_column(self, name: str, values: Any) -> TypedTable:
         """The table with a column more, or another one of a name."""

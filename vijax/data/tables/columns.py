@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from vijax.data.reading.checks import fail
 from vijax.data.reading.parquet_values import EXACT
-from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, said_of_words
+from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, said_of_words, with_known_names
 from vijax.data.schema.row_names import RowNames, in_memory, rows_of_file
 
 Columns = Mapping[str, np.ndarray]
@@ -51,6 +51,14 @@ class FileColumns(NamedColumns):
         self.declared: dict[str, tuple[str, ...]] = {}
         self.cells: dict[str, np.ndarray] = {}
         self.written: dict[str, np.ndarray] = {}
+
+    def keep_names(self, name: str, known: Container[str]) -> None:
+        """Puts words that were read as missing back into a column where they are names in the data of training."""
+        if name not in self.written:
+            return
+        self[name] = with_known_names(self[name], self.written[name], known)
+        if name in self.cells:
+            self.cells[name] = with_known_names(self.cells[name], self.written[name], known)
 
     def first(self, number: int | None) -> FileColumns:
         """The first rows."""
@@ -131,7 +139,13 @@ def column_of(cells: Sequence[str]) -> np.ndarray:
     if are_truths(cells):
         return np.array([np.nan if truth is None else float(truth) for truth in truths_of(cells)])
     try:
-        numbers = np.array([number(cell) for cell in cells], float)
+        # A text of blanks alone, which is missing, or "nan", which is no number, are left to `number`.
+        numbers = np.array([float(cell) if cell else np.nan for cell in cells])
+        is_plain = np.isnan(numbers).sum() == sum(not cell for cell in cells) and not any("_" in cell for cell in cells)
+    except ValueError:
+        is_plain = False
+    try:
+        numbers = numbers if is_plain else np.array([number(cell) for cell in cells], float)
     except ValueError:
         return np.array(cells, object)
     integers = integers_of(numbers, cells)

@@ -249,7 +249,8 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
                 remedy = f"leave the columns out that lack most cells: {_lacking(found, columns, where)}"
                 raise fail(where, "rows without a missing cell", "none", remedy)
             settled = choice._replace(columns=columns, drop=False, group_kind=group_kind)
-            table = table_of(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
+            with _saying_words(found, choice):
+                table = table_of(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
             return dataclasses.replace(table, num_dropped=num_rows - table.num_rows)
     x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
     _check_values(x, columns, choice, where, at)
@@ -280,6 +281,18 @@ def _said_of_words(found: Columns, choice: Choice) -> list[str]:
     """Notes on the words that were read as missing groups, classes and times."""
     names = dict.fromkeys((*choice.labels, *choice.order_columns))
     return [said for name in names if (said := said_missing(found, name))]
+
+
+@contextlib.contextmanager
+def _saying_words(found: Columns, choice: Choice) -> Iterator[None]:
+    """Adds to an error of the rows that are left the words for which others were left out."""
+    try:
+        yield
+    except DataError as error:
+        said = _said_of_words(found, choice)
+        if not said:
+            raise
+        raise DataError(" ".join([str(error), *said])) from error
 
 
 def _num_rows(found: Columns) -> int:
