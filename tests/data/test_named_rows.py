@@ -215,6 +215,14 @@ def test_a_row_that_may_be_a_comment_is_told(tmp_path):
     (path := tmp_path / "t.csv").write_text("g,x\na,1\n# noon,2\nb,3\n#N/A,4\n")
     read_columns(str(path), exact=["g"], notes=notes)
     assert notes.texts() == ("Line 3 of t.csv: read as a row, with # in front. Remove it if a comment.",)
+    pytest.importorskip("python_calamine")
+    cells = {"A1": "# by hand", "A2": "g", "B2": "x", "A3": "a", "B3": 1, "A4": "# noon", "B4": 2}
+    sheet = read_columns(str(spreadsheets.xlsx(tmp_path / "t.xlsx", cells)), notes=(of_sheet := Notes()))
+    assert (list(sheet), sheet.rows.labels.tolist()) == (["g", "x"], [3, 4])
+    assert of_sheet.texts() == (
+        "Rows of t.xlsx above the header that begin with # are left out, as comments: 1.",
+        "Row 4 of t.xlsx: read as a row, with # in front. Remove it if a comment.",
+    )
     path.write_text("id,x\n#1,1\n#2,2\n")
     read_columns(str(path), exact=["id"], notes=(quiet := Notes()))
     assert quiet.texts() == ()

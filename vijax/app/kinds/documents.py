@@ -92,8 +92,9 @@ def _as_written(config: DocumentData, source: Any = None) -> dict[str, Any]:
         text = dataclasses.replace(text, stop_words=None)
     names = ("column", "encoding", "separator", "sheet")
     arguments = {"text": text, **{name: getattr(config, name) for name in names}}
-    of_source = config if source is None else dataclasses.replace(config, path=source)
-    formats = formats_of(of_source) if isinstance(of_source.path, str) else None
+    is_path = source is None or isinstance(source, str | Path)
+    of_source = config if source is None else dataclasses.replace(config, path=str(source))
+    formats = formats_of(of_source) if is_path else None
     return {name: value for name, value in arguments.items() if formats is None or formats.have(name)}
 
 

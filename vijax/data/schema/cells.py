@@ -34,14 +34,14 @@ def are_records(table: Any) -> bool:
     return is_list and len(table) > 0 and all(isinstance(row, Mapping) for row in table)
 
 
-def columns_of_records(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
+def columns_of_records(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
     """The columns of rows that are dicts; a value that a row does not have is None.
 
     >>> columns_of_records([{"a": 1}, {"a": 2, "b": "x"}])
     {'a': [1, 2], 'b': [None, 'x']}
     """
     names = dict.fromkeys(name for row in rows for name in row)
-    return {str(name): [row.get(name) for row in rows] for name in names}
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 Named = Callable[[int], str]

@@ -299,8 +299,8 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     """Any table as typed columns.
 
     Args:
-      table: columns by name (a dict, a structured array, a table of pandas, polars or pyarrow), the columns of a
-        file, or its path.
+      table: columns by name (a dict, a structured array, a table of pandas, polars or pyarrow), rows that are dicts,
+        the columns of a file, or its path.
       labels: columns of a file that name levels: they stay the exact text of the file.
       numbers: columns of a file that may be read as numbers too.
 
@@ -328,11 +328,15 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     is_lazy = type(table).__name__ == "LazyFrame"
     require(not is_lazy, "table", "a table in memory", "a LazyFrame", "Pass table.collect().")
     columns = getattr(table, "columns", None)
-    expected = "columns by name (a dict, a table of pandas, polars or pyarrow), or a path"
+    expected = "columns by name (a dict, a list of dicts, a table of pandas, polars or pyarrow), or a path"
     require(columns is not None, "table", expected, type(table).__name__)
     names = list(getattr(table, "column_names", columns))  # type: ignore[arg-type]
     by_place = getattr(table, "iloc", None)
-    pick = (lambda place: by_place[:, place]) if by_place is not None else (lambda place: table[names[place]])
+    pick: Callable[[int], Any] = lambda place: table[names[place]]
+    if by_place is not None:  # pandas
+        pick = lambda place: by_place[:, place]
+    elif hasattr(table, "column_names"):  # pyarrow; two of its columns may have one name
+        pick = table.column
     index = row_names_of(table, len(table))
     return _of_columns([_column_in_memory(str(name), pick(place), index) for place, name in enumerate(names)], index)
 

@@ -241,10 +241,20 @@ def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None)
     if len(found.sheets) > 1 and dialect.sheet is None and notes is not None:
         others = listed(found.sheets[1:])
         notes.add(f"The sheet {found.name!r} of {path.name} is read, and not {others}: set sheet for another.")
-    header = [str(cell).strip() for cell in next(iter(found.rows), [])]
-    line = next(iter(found.numbers), 1)
+    above = _num_comments(found.rows)
+    if above and notes is not None:
+        notes.add(f"Rows of {path.name} above the header that begin with # are left out, as comments: {above}.")
+    rows, numbers = found.rows[above:], found.numbers[above:]
+    header = [str(cell).strip() for cell in next(iter(rows), [])]
+    line = next(iter(numbers), 1)
     _check_header(header, f"{path}, row {line}")
-    return SheetTable(header, found.rows[1:], found.numbers[1:], line)
+    return SheetTable(header, rows[1:], numbers[1:], line)
+
+
+def _num_comments(rows: Sequence[Sequence[Any]]) -> int:
+    """How many rows stand above the header as comments: each has one cell, a text that begins with #."""
+    is_comment = lambda row: len([cell for cell in row if cell != ""]) == 1 and re.match(r"\s*#.", str(row[0]))
+    return next((number for number, row in enumerate(rows) if not is_comment(row)), 0)
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------

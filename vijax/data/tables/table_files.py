@@ -172,7 +172,7 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
         cells.append(row)
         ends.append(line)
     _leave_empty_ends_out(path, cells, ends, notes)
-    _say_comments(path, [row[0] for row in cells], ends, notes)
+    _say_comments(path, "Line", [row[0] for row in cells], ends, notes)
     raw = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
     columns = {name: [cell.strip() for cell in column] for name, column in raw.items()}
     _say_blanks(raw, notes)
@@ -209,13 +209,13 @@ FAULT_OF_SHEET = re.compile(r"#[A-Z/0]+[!?]?")
 """What a spreadsheet writes in place of a value that it cannot compute, such as #DIV/0!."""
 
 
-def _say_comments(path: Path, first_cells: Sequence[str], ends: Sequence[int], notes: Notes) -> None:
+def _say_comments(path: Path, called: str, first_cells: Sequence[str], ends: Sequence[int], notes: Notes) -> None:
     """Notes rows that may be comments: few among others begin with #."""
     is_one = lambda cell: cell.lstrip().startswith("#") and FAULT_OF_SHEET.fullmatch(cell.strip()) is None
     marked = [line for line, cell in zip(ends, first_cells, strict=True) if is_one(cell)]
     if marked and 2 * len(marked) <= len(ends):
         more = "" if len(marked) == 1 else f", and {len(marked) - 1:,} more"
-        notes.add(f"Line {marked[0]} of {path.name}{more}: read as a row, with # in front. Remove it if a comment.")
+        notes.add(f"{called} {marked[0]} of {path.name}{more}: read as a row, with # in front. Remove it if a comment.")
 
 
 def _to_points(
@@ -318,6 +318,7 @@ def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) ->
         if name in exact:
             _check_digits(values[name], f"{path}, column {name!r}")
     words = missing_words(dialect.missing_words, written_by_people=True)
+    _say_comments(path, "Row", [str(row[0]) for row in table.rows], table.numbers, notes)
     _say_empty_rows(path, [table.line, *table.numbers], notes)
     return _typed(values, path, words, exact, notes, RowNames(np.array(table.numbers, int)))
 
