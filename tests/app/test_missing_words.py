@@ -45,7 +45,7 @@ CASES = [
     ("hierarchical_linear", ["data.group=country", "data.target=y", 'data.columns=["x"]'], "country", 10),
     ("logistic_regression", ["data.target=cls", 'data.columns=["x"]'], "cls", 15),
     ("hpf", ["data.user=user", "data.item=item"], "user", 4),
-    ("stochastic_block_model", ["data.source=user", "data.target=item", "data.weight=z"], "user", 4),
+    ("stochastic_block_model", ["data.source=user", "data.target=item"], "user", 4),
 ]
 
 

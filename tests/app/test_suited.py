@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("tyro")
+pytest.importorskip("matplotlib")
+
+from vijax.app.kinds.assemble import load_data
 from vijax.app.settings.config import load_config
 from vijax.data import DataError, TextSettings, read
 from vijax.data.tables.table import Choice, table_of
@@ -87,6 +91,15 @@ def test_a_setting_that_the_format_has_is_taken(model, path, override):
 def test_an_argument_of_another_format_is_refused(path, argument, message):
     with pytest.raises(DataError, match=message):
         read(path, **argument)
+
+
+@pytest.mark.parametrize(("key", "name"), [("weight", "w"), ("source", "from"), ("target", "to")])
+def test_a_column_of_a_graph_that_is_named_must_be_there(key, name, tmp_path):
+    """A weight of another name would leave all weights 1, and other ends make a matrix of the table."""
+    (tmp_path / "e.csv").write_text("source,target,x\na,b,2\nb,c,3\n")
+    config = load_config("stochastic_block_model", [f"data.{key}={name}"], str(tmp_path / "e.csv"))
+    with pytest.raises(DataError, match=rf"expected a column '{name}' \(data\.{key}\), got none of that name"):
+        load_data(config)
 
 
 def test_no_columns_are_no_choice():
