@@ -58,7 +58,7 @@ def test_rows_are_refused_or_left_out(penguins):
         load_data(load_config("mixture", given, penguins))
     train = load_data(load_config("mixture", [*given, "data.missing=drop"], penguins)).train
     assert train.num_rows == 88
-    assert train.origin.numbers[[2, 3]].tolist() == [4, 6]  # lines of the file
+    assert train.origin.rows.labels[[2, 3]].tolist() == [4, 6]  # lines of the file
     by_target = ['data.columns=["Bill (mm)"]', "held_out=0", "data.missing=drop", "data.target=d15N"]
     assert load_data(load_config("ard_regression", by_target, penguins)).train.num_rows == 29
     lost = ["data.columns=['Bill (mm)', 'empty']", "held_out=0", "data.missing=drop"]

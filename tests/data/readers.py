@@ -61,6 +61,8 @@ def is_missing(cell: Any) -> bool:
     return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
 
 
+WORD = "NA"
+"""The code of Namibia, or a word for a missing cell."""
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 UNITS = ("D", "s", "ms", "us", "ns")
 DAYS = ("2024-05-01", "2024-04-30", "2024-05-01", "2023-01-01")
@@ -98,6 +100,7 @@ def typings() -> list[Typing]:
         Typing("zero-padded text", list(PADDED), None, PADDED),
         Typing("text", ["b", "a", "ü x", "b"], None, ("b", "a", "ü x", "b")),
         Typing("text with missing", np.array(["b", "a", None, "b"], object), None, ("b", "a", "", "b")),
+        Typing("codes", np.array([WORD, "DE", None, "DE"], object), None, (WORD, "DE", "", "DE")),
         Typing("truth", np.array([True, False, False, True]), (1, 0, 0, 1), TRUTHS),
         *(Typing(f"days in {unit}", np.array(DAYS, f"datetime64[{unit}]"), None, DAYS, in_text=DAYS) for unit in UNITS),
         Typing("Python's days", list(map(datetime.date.fromisoformat, DAYS)), None, DAYS),
@@ -128,6 +131,15 @@ class Form:
     """What a message calls the third row."""
     cannot: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Typings that it does not hold, and why."""
+    has_words: bool = False
+    """Whether people write it, so that words such as NA say that a name is missing."""
+
+    def labels(self, typing: Typing) -> tuple[str, ...]:
+        """The names of the cells of a column, as this form has them."""
+        labels = typing.labels if self.has_types else typing.text_names or typing.labels
+        if "semicolons" in self.name and typing.numbers is not None:
+            return tuple(name.replace(".", ",") for name in labels)
+        return tuple("" if self.has_words and name == WORD else name for name in labels)
 
     def holds(self, typing: Typing) -> bool:
         return typing.name not in self.cannot and typing.library in (None, self.covers)
@@ -228,6 +240,19 @@ def polars_frame(folder: Path, columns: Columns) -> Any:
     return polars.DataFrame({name: polars.Series(name, plain(typing)) for name, typing in columns.items()})
 
 
+def records(folder: Path, columns: Columns) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*(t.cells() for t in columns.values()), strict=True)]
+
+
+def pandas_index(folder: Path, columns: Columns) -> Any:
+    return pandas_frame(folder, columns).set_axis(["p", "q", "r", "s"], axis=0)
+
+
+def pandas_part(folder: Path, columns: Columns) -> Any:
+    """Some rows of a larger frame, whose index goes on to number those of that."""
+    return pandas_frame(folder, columns).set_axis([10, 12, 17, 30], axis=0)
+
+
 def structured(folder: Path, columns: Columns) -> np.ndarray:
     arrays = {name: np.asarray(typing.array) for name, typing in columns.items()}
     table = np.empty(4, [(name, array.dtype) for name, array in arrays.items()])
@@ -237,25 +262,35 @@ def structured(folder: Path, columns: Columns) -> np.ndarray:
 
 
 OF_SHEETS = {"large whole": "numbers of a spreadsheet have 15 digits, and longer names are refused"}
-NOT_IN_ARRAYS = ("text with missing", "Python's days", "decimals", "masked", *(f"days in {unit}" for unit in UNITS))
+NOT_IN_ARRAYS = (
+    "text with missing",
+    "codes",
+    "Python's days",
+    "decimals",
+    "masked",
+    *(f"days in {unit}" for unit in UNITS),
+)
 OF_ARRAYS = dict.fromkeys(NOT_IN_ARRAYS, "arrays of a file have no objects, dates and masks")
 WITHOUT_SECONDS = {"days in s": "its dates are in days, or in milliseconds and finer"}
 WITHOUT_MASK = {"masked": "a structure has no mask"}
 IN_MEMORY = "row 2, counted from 0"
 FORMS = [
-    Form("csv", text_file(".csv", ","), ".csv", False, "line 4"),
-    Form("csv with semicolons", text_file(".csv", ";", with_commas=True), ".csv", False, "line 4"),
-    Form("csv in gzip", text_file(".csv.gz", ","), ".csv", False, "line 4"),
-    Form("tsv", text_file(".tsv", "\t"), ".tsv", False, "line 4"),
-    Form("txt", text_file(".txt", ","), ".txt", False, "line 4"),
-    Form("xlsx", xlsx, ".xlsx", True, "row 3", OF_SHEETS),
-    Form("ods", ods, ".ods", True, "row 3", OF_SHEETS),
+    Form("csv", text_file(".csv", ","), ".csv", False, "line 4", has_words=True),
+    Form("csv with semicolons", text_file(".csv", ";", with_commas=True), ".csv", False, "line 4", has_words=True),
+    Form("csv in gzip", text_file(".csv.gz", ","), ".csv", False, "line 4", has_words=True),
+    Form("tsv", text_file(".tsv", "\t"), ".tsv", False, "line 4", has_words=True),
+    Form("txt", text_file(".txt", ","), ".txt", False, "line 4", has_words=True),
+    Form("xlsx", xlsx, ".xlsx", True, "row 4", OF_SHEETS, has_words=True),
+    Form("ods", ods, ".ods", True, "row 4", OF_SHEETS, has_words=True),
     Form("parquet", parquet, ".parquet", True, "row 3"),
     Form("npz", npz, ".npz", True, "row 3", OF_ARRAYS),
     Form("dict", lambda folder, columns: {name: one.array for name, one in columns.items()}, "dict", True, IN_MEMORY),
     Form("pandas", pandas_frame, "pandas", True, IN_MEMORY),
     Form("polars", polars_frame, "polars", True, IN_MEMORY, WITHOUT_SECONDS),
     Form("pyarrow", lambda folder, columns: arrow_table(columns), "pyarrow", True, IN_MEMORY),
+    Form("pandas with an index", pandas_index, "pandas", True, "row 'r' of the index"),
+    Form("part of pandas", pandas_part, "pandas", True, "row 17 of the index"),
+    Form("records", records, "records", True, IN_MEMORY, {"days in ns": "NumPy gives whole numbers for them"}),
     Form("structured", structured, "numpy", True, IN_MEMORY, WITHOUT_MASK),
 ]
 COVERED_ELSEWHERE = {

@@ -168,12 +168,12 @@ def test_what_is_wrong_with_a_spreadsheet_is_said(tmp_path):
     path = book(tmp_path / "b.xlsx", {"one": [["a", "a"], [1, 2]], "two": [["a", "text"], [1, 2]], "three": []})
     for sheet, message in {
         "four": "b.xlsx: expected a sheet 'four', got none.*known: 'one', 'two', 'three'",
-        "one": "b.xlsx, the first row: expected a header line of distinct names, got 'a' more than once",
-        "three": "b.xlsx, the first row: expected a header line of distinct names, got nothing",
+        "one": "b.xlsx, row 1: expected a header line of distinct names, got 'a' more than once",
+        "three": "b.xlsx, row 1: expected a header line of distinct names, got nothing",
     }.items():
         with pytest.raises(DataError, match=message):
             read_columns(path, dialect=Dialect(sheet=sheet))
-    with pytest.raises(DataError, match=r"b.xlsx, row 1: expected text in column 'text', got 2.0"):
+    with pytest.raises(DataError, match=r"b.xlsx, row 2: expected text in column 'text', got 2.0"):
         read(path, sheet="two", text=ALL)
     with pytest.raises(DataError, match=r"x\.xlsx: expected a whole spreadsheet.*save the sheet as CSV"):
         read_columns(saved(tmp_path / "x.xlsx", "no"))

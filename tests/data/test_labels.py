@@ -152,19 +152,21 @@ def test_no_two_levels_merge_and_no_level_is_lost(training, later, expected):
     assert codes(training, later) == expected
 
 
-def test_cells_that_say_nothing_are_no_numbers_in_memory():
-    for cells in ([1.0, ""], ["1", "nan"], [" ", "2", "3"]):
-        column = typed_table({"x": cells}).columns["x"]
-        assert column.kind in ("mixed", "label")
+def test_words_for_missing_cells_are_no_numbers_in_memory_and_blanks_are_missing():
+    for word in ("nan", "NA", "?", "-"):
+        column = typed_table({"x": ["1", word]}).columns["x"]
+        assert column.kind == "label"
         with pytest.raises(ValueError, match="in row"):
             column.numbers()
+    for cells in ([1.0, ""], ["1", " "], ["1", None]):
+        np.testing.assert_array_equal(typed_table({"x": cells}).columns["x"].numbers(), [1, np.nan])
     masked = typed_table({"x": np.ma.array([1.0, 2.0], mask=[0, 1])}).columns["x"]
     assert masked.missing.tolist() == [False, True]
     with pytest.raises(ValueError, match="in row 0"):
         typed_table({"x": np.array([1], "timedelta64[ns]")}).columns["x"].numbers()
     with pytest.raises(ValueError, match=r"columns that are vectors, got 'x': '3'\. Write"):
         typed_table({"x": 3})
-    with pytest.raises(ValueError, match="of numbers, text, dates or categories, got a list in row 0 of 'x'"):
+    with pytest.raises(ValueError, match="or categories, got a list in row 0, counted from 0, of 'x'"):
         typed_table({"x": [[1], 2]})
 
 

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from tests.data import spreadsheets
 from vijax.checks import RowError
 from vijax.data import DataError, read
+from vijax.data.reading.checks import Notes
+from vijax.data.schema.in_memory import columns_of
+from vijax.data.schema.row_names import lines
+from vijax.data.schema.typed_columns import typed_table
 from vijax.data.tables.columns import FileColumns
 from vijax.data.tables.graph import GraphChoice, graph_of
 from vijax.data.tables.table import Choice, rows_of, split_table, table_of
@@ -67,7 +72,7 @@ def said(table, row):
 
 
 def test_a_part_of_a_table_knows_the_lines_of_its_rows():
-    found = FileColumns({"x": np.arange(20.0), "g": np.arange(20) % 3}, range(2, 22))
+    found = FileColumns({"x": np.arange(20.0), "g": np.arange(20) % 3}, lines(range(2, 22)))
     table = table_of(found, Choice(columns=("x",)), "t.csv")
     for part in split_table(table, 0.3, 0, "groups"):
         for row, value in enumerate(part.x[:, 0]):
@@ -139,3 +144,85 @@ def test_words_inside_that_cannot_be_are_refused(tmp_path, kind, words, beside, 
         (tmp_path / "c.vocab.txt").write_text(beside)
     with pytest.raises(DataError, match=message):
         read(path)
+
+
+# --- as the user's own program shows them -----------------------------------------------------------------------------
+def test_rows_of_a_spreadsheet_have_the_numbers_that_it_shows(tmp_path):
+    """The table begins in row 3, and row 5 is empty."""
+    pytest.importorskip("python_calamine")
+    cells = {"B3": "name", "C3": "x", "B4": "ann", "C4": 1.5, "B6": "bob", "C6": "oops", "B7": "cy", "C7": 2.5}
+    path, notes = str(spreadsheets.xlsx(tmp_path / "t.xlsx", cells)), Notes()
+    found = read_columns(path, notes=notes)
+    assert found.rows.labels.tolist() == [4, 6, 7]
+    assert notes.texts() == ("1 rows of t.xlsx hold nothing and are left out, the first in row 5.",)
+    with pytest.raises(DataError, match=r"t\.xlsx, column 'x': expected numbers, got 'oops' in row 6 "):
+        read_table(path, Choice(columns=("x",)))
+
+
+def test_rows_of_a_folder_are_those_of_its_files(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for name, x in {"a": [1.0, 2.0], "b": [3.0, None]}.items():
+        parquet.write_table(arrow.table({"x": x}), tmp_path / f"{name}.parquet")
+    with pytest.raises(DataError, match=r"a missing value in row 2 of b\.parquet of column 'x'"):
+        read_table(str(tmp_path))
+    dropped = read_table(str(tmp_path), Choice(drop=True))
+    assert "row 2 of b.parquet." in dropped.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("index", "name"),
+    [
+        ([0, 1, 2], "row 1, counted from 0"),
+        ([7, 3, 5], "row 3 of the index"),
+        (["p", "q", "r"], "row 'q' of the index"),
+        ([7, 7, 7], "row 1, counted from 0"),  # it tells no rows apart
+        ([("a", 1), ("a", 2), ("b", 1)], r"row \('a', 2\) of the index"),
+    ],
+)
+def test_rows_of_a_data_frame_are_named_by_its_index(index, name):
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.MultiIndex.from_tuples(index) if isinstance(index[0], tuple) else index
+    frame = pandas.DataFrame({"x": [1.0, None, 2.0], "g": ["a", "b", "b"]}, index=labels)
+    with pytest.raises(DataError, match=f"a missing value in {name},? of column 'x'"):
+        table_of(columns_of(frame), Choice(columns=("x",)), "data")
+    with pytest.raises(ValueError, match=f"a list in {name},? of 'x'"):
+        typed_table(frame.assign(x=[1.0, [2.0], 3.0]))
+
+
+def records(columns):
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+@pytest.mark.parametrize("make", [dict, records])
+def test_rows_in_memory_keep_their_numbers_when_others_are_left_out(make):
+    found = columns_of(make({"x": [1.0, 2.0, "oops"], "g": [None, "a", "b"]}), exact=["g"])
+    with pytest.raises(DataError, match="'oops' in row 2, counted from 0"):
+        table_of(found, Choice(columns=("x",), group="g", drop=True), "data")
+
+
+def test_a_row_with_separators_alone_is_a_row_but_at_the_end(tmp_path):
+    """Spreadsheets write such lines below a table; a step of which nothing was seen is one, too."""
+    notes = Notes()
+    (path := tmp_path / "t.csv").write_text("a,b\n1,2\n,\n3,4\n,\n , \n")
+    found = read_columns(str(path), notes=notes)
+    np.testing.assert_array_equal(found["a"], [1, np.nan, 3])
+    assert found.rows.labels.tolist() == [2, 3, 4]
+    assert notes.texts() == ("The last lines 5 to 6 have no value in t.csv: left out.",)
+
+
+def test_a_row_that_may_be_a_comment_is_told(tmp_path):
+    notes = Notes()
+    (path := tmp_path / "t.csv").write_text("g,x\na,1\n# noon,2\nb,3\n#N/A,4\n")
+    read_columns(str(path), exact=["g"], notes=notes)
+    assert notes.texts() == ("Line 3 of t.csv: read as a row, with # in front. Remove it if a comment.",)
+    pytest.importorskip("python_calamine")
+    cells = {"A1": "# by hand", "A2": "g", "B2": "x", "A3": "a", "B3": 1, "A4": "# noon", "B4": 2}
+    sheet = read_columns(str(spreadsheets.xlsx(tmp_path / "t.xlsx", cells)), notes=(of_sheet := Notes()))
+    assert (list(sheet), sheet.rows.labels.tolist()) == (["g", "x"], [3, 4])
+    assert of_sheet.texts() == (
+        "Rows of t.xlsx above the header that begin with # are left out, as comments: 1.",
+        "Row 4 of t.xlsx: read as a row, with # in front. Remove it if a comment.",
+    )
+    path.write_text("id,x\n#1,1\n#2,2\n")
+    read_columns(str(path), exact=["id"], notes=(quiet := Notes()))
+    assert quiet.texts() == ()

@@ -111,10 +111,13 @@ def test_numbers_in_memory_are_those_that_formulas_read(name):
 def test_two_columns_of_one_name_in_memory_are_refused():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame([[1.0, 2.0, 3.0]], columns=["x", "y", "x"])
-    with pytest.raises(DataError, match="data: expected columns of distinct names, got several 'x'"):
-        columns_of(frame)
+    arrow = pytest.importorskip("pyarrow")
+    twice = arrow.table([arrow.array([1.0])] * 2, ["x", "x"])
+    for table in (frame, twice, [{1: 2.0, "1": 3.0}], {1: [2.0], "1": [3.0]}):
+        with pytest.raises(DataError, match=r"data: expected columns of distinct names, got several '[x1]'"):
+            columns_of(table)
 
 
 def test_a_cell_with_several_values_is_named():
-    with pytest.raises(DataError, match="got a list in row 1 of 'x', counted from 0"):
+    with pytest.raises(DataError, match="got a list in row 1, counted from 0, of 'x'"):
         columns_of({"x": [1, [2, 3]]})

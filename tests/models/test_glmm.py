@@ -49,8 +49,8 @@ def test_a_formula_is_read_as_lme4_reads_it():
 def test_missing_values_are_told_by_column_and_row_as_the_user_counts_them(tmp_path):
     holes = {"x": np.where(np.arange(24) < 7, np.nan, TABLE["x"]), "h": np.where(np.arange(24) == 9, None, TABLE["h"])}
     said = (
-        r"table: expected values in all columns of the formula, got none of 'x' in rows 0, 1, 2, 3, 4, ... \(7 such\) "
-        r"and none of 'h' in row 9 \(1 such\), counted from 0\. .*table.dropna\(subset=\['x', 'h'\]\)"
+        r"table: expected values in all columns of the formula, got none of 'x' in rows 0, 1, 2, 3, 4, ... \(7 such\), "
+        r"counted from 0 and none of 'h' in row 9 \(1 such\), counted from 0\. .*table.dropna\(subset=\['x', 'h'\]\)"
     )
     for text in ("y ~ np.log(x**2) * h", "y ~ 1 + (x | g:h)"):
         with pytest.raises(ValueError, match=said):
@@ -62,7 +62,12 @@ def test_missing_values_are_told_by_column_and_row_as_the_user_counts_them(tmp_p
     with pytest.raises(ValueError, match="none of 'x' in rows 0"):
         formula.read("x ~ 1", TABLE).seen(holes)
     (path := tmp_path / "holes.csv").write_text('y,h\n1,a\n2,\n"3",b\n4,NA\n5,a\n')
-    with pytest.raises(ValueError, match=r"none of 'h' in lines 3, 5 \(2 such\)\. Remove"):
+    with (
+        pytest.raises(ValueError, match=r"none of 'h' in lines 3, 5 \(2 such\)\. Remove"),
+        pytest.warns(
+            UserWarning, match=r"In the column 'h' 'NA' \(1 cell\) is read as missing\. If it is a name, pass"
+        ),
+    ):
         vi.glmm("y ~ h", str(path))
 
 

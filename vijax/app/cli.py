@@ -556,7 +556,7 @@ def _one_line(error: Exception, command: str) -> str:
     from vijax.data.formulas.tokens import FormulaError
 
     if isinstance(error, FormulaError):
-        return f"{error.said}\n{error.marked}"
+        return f"{in_command_line_terms(error.said)}\n{error.marked}"
     text = " ".join(str(error).split())
     if _is_input_error(error) and text:
         options = inspect.signature(COMMANDS[command]).parameters if command in COMMANDS else ()

@@ -24,7 +24,7 @@ from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import kind_of
 from vijax.data.schema.labels import name_of
 from vijax.data.schema.typed_columns import typed_table
-from vijax.data.tables.columns import Columns, are_missing, as_numbers, not_numbers, row_name
+from vijax.data.tables.columns import Columns, are_missing, as_numbers, not_numbers, row_name, said_missing, words_in
 from vijax.data.tables.order import find_order
 from vijax.data.tables.table import OF_NUMBERS, hint_of
 from vijax.data.tables.table_files import read_columns
@@ -69,6 +69,7 @@ class Column(NamedTuple):
       lacks: a mask of the rows where its value is missing.
       labels: of a column of at most `MOST_CLASSES` values, these as they are written, in order; else none.
       hint: what to do where its text would be numbers but for signs in them.
+      words: those among its names that were read as missing.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Column(NamedTuple):
     lacks: np.ndarray
     labels: tuple[str, ...] = ()
     hint: str = ""
+    words: tuple[str, ...] = ()
 
     @property
     def counts(self) -> bool:
@@ -134,7 +136,8 @@ class Column(NamedTuple):
     def __str__(self) -> str:
         if self.identifies:
             return f"{self.name}: identifies the rows"
-        missing = f", {self.missing:,} missing" if self.missing else ""
+        words = f", as {listed(self.words, 3)} (data.missing_words)" if self.words else ""
+        missing = f", {self.missing:,} missing{words}" if self.missing else ""
         if self.is_constant:
             only = self.labels[0] if self.labels else ""
             return f"{self.name}: the same in all rows, {only}{missing}"
@@ -163,7 +166,9 @@ def _whole(values: np.ndarray) -> np.ndarray:
 def _columns_at(data: str, begun: Any) -> tuple[Columns, list[str]]:
     """The columns of a table, in their order, and remarks on the way in which it is written."""
     notes = Notes()
-    return read_columns(data, dialect=dialect_of(begun.data), notes=notes), [*notes.texts()]
+    found = read_columns(data, dialect=dialect_of(begun.data), notes=notes)
+    words = [said for name in found if (said := said_missing(found, name))]
+    return found, [*notes.texts(), *words]
 
 
 def _said(found: list[Column], said: Mapping[str, Any], key: str, data: str) -> list[Column]:
@@ -177,7 +182,7 @@ def _said(found: list[Column], said: Mapping[str, Any], key: str, data: str) -> 
     return [known[name] for name in names]
 
 
-def _column(name: str, values: np.ndarray) -> Column:
+def _column(name: str, values: np.ndarray, words: tuple[str, ...] = ()) -> Column:
     text = bool(not_numbers(values).any())
     numbers = None if text else as_numbers(values)
     missing = are_missing(values) if numbers is None else np.isnan(numbers)
@@ -186,7 +191,7 @@ def _column(name: str, values: np.ndarray) -> Column:
     labels = tuple(sorted(different)) if len(different) <= MOST_CLASSES else ()
     hint = hint_of(values) if text else ""
     given = numbers if len(known) else None
-    return Column(name, given, len(different), int(missing.sum()), len(values), missing, labels, hint)
+    return Column(name, given, len(different), int(missing.sum()), len(values), missing, labels, hint, words)
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -194,7 +199,7 @@ def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) 
     """The probable target, group and other columns of a table, and settings that suit them. Those that the user has
     said are taken as they are."""
     raw, notes = _columns_at(data, begun)
-    found = [_column(name, values) for name, values in raw.items()]
+    found = [_column(name, values, words_in(raw, name)) for name, values in raw.items()]
     known = flatten(begun)
     if "model.formula" in known:
         return _of_formula(raw, found, [*_facts(found), *notes], data, said)
@@ -453,7 +458,7 @@ WITHOUT = frozenset(
 def look_at_graph(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
     """The columns of an edge list; a square matrix has none to name."""
     raw, notes = _columns_at(data, begun)
-    found = [_column(name, values) for name, values in raw.items()]
+    found = [_column(name, values, words_in(raw, name)) for name, values in raw.items()]
     facts = [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED]), *notes]
     numbers = [column for column in found if column.values is not None]
     if len(numbers) == found[0].number or {begun.data.source, begun.data.target} <= {column.name for column in found}:

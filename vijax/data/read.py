@@ -22,7 +22,9 @@ from vijax.data.reading.checks import Notes, fail, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, check_regular, kind_of, naming, open_bytes, read_vocabulary
 from vijax.data.reading.store import is_address, said_of, shard_paths
+from vijax.data.reading.suited import Formats, check_suited
 from vijax.data.schema.cells import column_names, column_values, in_a_library
+from vijax.data.schema.row_names import RowNames
 from vijax.data.tables.formats import USUAL, Dialect, Separator
 from vijax.data.texts import text_files
 from vijax.data.texts.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
@@ -114,6 +116,8 @@ def read(
     folder = None if folder is None else Path(folder)
     if not isinstance(source, str | Path):
         return _read_object(source, read_vocabulary(vocabulary), column, text, folder)
+    if sha256 is not None and not is_url(source):
+        check_suited(["sha256"], Formats("", ""), source)
     vocabulary = fetch(str(vocabulary)) if is_url(vocabulary) else vocabulary
     if is_address(source):
         return _read_address(str(source), vocabulary, format, folder)
@@ -130,6 +134,7 @@ def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpu
     if kind == "a folder" and is_corpus_folder(path):
         return _over(Corpus.open(path), read_vocabulary(vocabulary))
     format = format or guess_format(path, column)
+    _check_arguments(path, format, column, dialect, text)
 
     def build(folder: Path | None) -> Corpus:
         if format == "ratings":
@@ -146,6 +151,22 @@ def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpu
         return build(folder)
     key = (VERSION, _files(path), format, read_vocabulary(vocabulary), column, dialect, text)
     return cached_corpus(path.name, key, build)
+
+
+def _check_arguments(path: Path, format: str, column: str | None, dialect: Dialect, text: TextSettings) -> None:
+    """Raises a DataError on an argument that says how data of another format are written."""
+    given = {
+        "column": column is not None,
+        "encoding": dialect.encoding != USUAL.encoding,
+        "separator": dialect.separator is not None,
+        "sheet": dialect.sheet is not None,
+        "text": text != DEFAULT_SETTINGS,
+    }
+    of_file = format
+    if format == "ratings":
+        of_file = ENDINGS.get(Path(path.name.lower().removesuffix(".gz")).suffix, "parquet")
+    if format in COUNT_FORMATS or format in TEXT_FORMATS:
+        check_suited([name for name, said in given.items() if said], Formats(of_file, format), path)
 
 
 def _read_address(
@@ -286,6 +307,24 @@ Beside = Mapping[str, Sequence[Any]]
 """Columns by name: a value for each document, as it is written."""
 
 
+class ColumnsBeside(dict[str, Sequence[Any]]):
+    """Columns of a file beside texts.
+
+    Attributes:
+      format: of the file.
+      rows: the names of its rows in messages; None of a folder of files.
+    """
+
+    def __init__(self, columns: Mapping[str, Sequence[Any]], format: str, rows: RowNames | None):
+        super().__init__(columns)
+        self.format = format
+        self.rows = rows
+
+
+WRITTEN_BY_PEOPLE = ("csv", "sheet")
+"""Formats that have words for missing cells."""
+
+
 def columns_beside(source: Any, column: str | None, format: str | None = None, dialect: Dialect = USUAL) -> Beside:
     """The columns of a source of documents that hold neither their text nor their titles.
 
@@ -305,12 +344,16 @@ def columns_beside(source: Any, column: str | None, format: str | None = None, d
 def _of_records(path: Path, kind: str, column: str | None, dialect: Dialect) -> Beside:
     """The names of JSON lines may differ from line to line. A value that has parts is written as JSON."""
     names, _, rows = RECORDS[kind](path, dialect)
-    found = [row for *_, row in rows(_kept(names, column))]
+    numbered = list(rows(_kept(names, column)))
+    found = [row for *_, row in numbered]
+    numbers = [number for _, number, _ in numbered]
+    row_names = RowNames(np.array(numbers, int), "line" if kind in ("csv", "jsonl") else "row")
     more = [name for row in found for name in row] if kind == "jsonl" else []
     kept = _kept(list(dict.fromkeys([*names, *more])), find_column(column, names, str(path)))
     missing = "" if kind == "csv" else None
     plain = lambda value: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-    return {name: [plain(row.get(name, missing)) for row in found] for name in kept}
+    columns = {name: [plain(row.get(name, missing)) for row in found] for name in kept}
+    return ColumnsBeside(columns, kind, None if path.is_dir() else row_names)
 
 
 def _kept(names: list[str], column: str | None) -> list[str]:

@@ -15,7 +15,7 @@ from scipy import special
 
 from vijax.app.kinds.density_algorithm import DensityAlgorithm
 from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
-from vijax.app.kinds.tables import TABLES, AllBut, check_no_column
+from vijax.app.kinds.tables import AS_IN_TRAINING, TABLES, AllBut, check_no_column
 from vijax.app.page.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import given, model_section
@@ -98,9 +98,10 @@ class Frame:
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
-def _read(config: Any, path: str, seen: bool = True) -> Frame:
-    """The table of a file; rows to predict (`seen` False) need no response. Names of groups, and columns that the
-    formula does not name, are the exact text of the file."""
+def _read(config: Any, path: str, seen: bool = True, schema: Schema | None = None) -> Frame:
+    """The table of a file; rows to predict (`seen` False) need no response, and words that are levels of training
+    (`schema`) are no missing cells. Names of groups, and columns that the formula does not name, are the exact text of
+    the file."""
     own = config.data
     rows, digest = (own.num_rows, own.sha256) if path == own.path else (None, None)
     notes = Notes()
@@ -111,6 +112,8 @@ def _read(config: Any, path: str, seen: bool = True) -> Frame:
     # What the formula does not read as numbers is exact text; where it reads both there is the text beside the number.
     exact = AllBut(tuple(name for name in roles.numbers if name not in roles.labels))
     table = table_of_file(read, exact, roles.numbers)
+    if schema is not None:
+        table = table.with_levels(schema)
     lacking = _lacking(table, formula.columns_of(parsed, seen))  # while lines are known
     if not lacking:
         return Frame(table, notes=notes.texts())
@@ -119,6 +122,9 @@ def _read(config: Any, path: str, seen: bool = True) -> Frame:
     if not is_dropped or not len(whole):
         raise _missing_cells(table, lacking, path)
     notes.add(_said_dropped(table, lacking, seen))
+    for name in lacking:
+        if said := table.columns[name].said_missing(*(() if seen else (AS_IN_TRAINING,))):
+            notes.add(said)
     kept = table.rows(whole)
     if seen:
         return Frame(kept, notes=notes.texts(), num_dropped=len(table) - len(whole))
@@ -136,7 +142,8 @@ def _missing_cells(table: TypedTable, lacking: Mapping[str, np.ndarray], path: s
     places = {name: table.rows_named(np.flatnonzero(mask).tolist()) for name, mask in lacking.items()}
     got = " and ".join(f"none of {name!r} in {rows}" for name, rows in places.items())
     remedy = "fill them in; or leave those rows out, --set data.missing=drop"
-    return fail(path, "values in all columns of the formula", got, remedy)
+    said = " ".join(said for name in lacking if (said := table.columns[name].said_missing()))
+    return fail(path, "values in all columns of the formula", got, f"{remedy}. {said.rstrip('.')}" if said else remedy)
 
 
 def _said_dropped(table: TypedTable, lacking: Mapping[str, np.ndarray], seen: bool) -> str:
@@ -221,18 +228,20 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     if column is not None:
         raise ConfigError("--column: for models of documents; a table must have the columns of the formula")
     if source is None or isinstance(source, str):
-        frame = _read(config, config.data.path if source is None else source, seen=False)
+        path = config.data.path if source is None else source
+        frame = _read(config, path, seen=False, schema=data.train.schema)
     else:
         frame = Frame(typed_table(source))
     every = frame.whole or frame.table
-    beside = {name: column.values.tolist() for name, column in every.columns.items()}
+    beside = {name: column.as_written().tolist() for name, column in every.columns.items()}
     return New(frame, {"row": np.arange(len(every)), **beside}, _notes_on(frame, data, config), frame.places)
 
 
 def other(config: Any, data: Data, source: Any, column: str | None) -> Frame:
     """Another table with the response, whose rows are scored."""
     check_no_column(column)
-    frame = _read(config, source) if isinstance(source, str) else Frame(typed_table(source))
+    is_path = isinstance(source, str)
+    frame = _read(config, source, schema=data.train.schema) if is_path else Frame(typed_table(source))
     y = of_frame(config.model, data.train).design.seen(frame.table)[0]
     return dataclasses.replace(frame, y=y, train=data.train, notes=_notes_on(frame, data, config))
 

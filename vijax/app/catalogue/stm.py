@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,14 @@ from vijax.app.page import blocks
 from vijax.app.page.blocks import Block, Curves, Intervals, Table
 from vijax.app.progress import Counter
 from vijax.app.settings.options import given, model_section
+from vijax.app.settings.sections import DescribedData
 from vijax.app.settings.typed_toml import setting
 from vijax.data.corpora.corpus import Corpus, split_ids
+from vijax.data.read import WRITTEN_BY_PEOPLE
+from vijax.data.reading.checks import DataError
+from vijax.data.schema.missing_words import IF_NAMES, MissingWords, missing_words, said_of_words, without_words
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable
+from vijax.data.tables.columns import without_blanks
 from vijax.evaluate import frex
 from vijax.models.structural.covariates import Covariates
 from vijax.models.structural.effects import Effects
@@ -57,17 +63,42 @@ def _described(corpus: Corpus, table: TypedTable, covariates: Covariates) -> Des
     return Described(**{field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)}, beside=table)
 
 
-def _table_of(columns: Mapping[str, Sequence[Any]], num_documents: int) -> TypedTable:
-    """Columns of a file as they are written; of none a table of as many rows as there are documents."""
-    typed = {name: TypedColumn(name, _cells(values), from_file=True) for name, values in columns.items()}
-    return TypedTable(typed, num_documents)
+def _table_of(columns: Mapping[str, Sequence[Any]], num_documents: int, section: Any) -> TypedTable:
+    """Columns of a file as they are written, without words for missing cells; of none a table of as many rows as there
+    are documents."""
+    written_by_people = getattr(columns, "format", None) in WRITTEN_BY_PEOPLE
+    words = missing_words(section.missing_words, written_by_people)
+    typed = {name: _column_of(name, values, words) for name, values in columns.items()}
+    return TypedTable(typed, num_documents, getattr(columns, "rows", None))
 
 
-def _cells(values: Sequence[Any]) -> np.ndarray:
-    """A column, each value as the file has it."""
+def _column_of(name: str, values: Sequence[Any], words: MissingWords) -> TypedColumn:
+    cleared = without_words(without_blanks(values), words, are_names=False)
     cells = np.empty(len(values), object)
-    cells[:] = list(values)
-    return cells
+    cells[:] = cleared.cells
+    return TypedColumn(name, cells, from_file=True, written=cleared.written)
+
+
+@contextlib.contextmanager
+def _saying_words(*parts: TypedTable) -> Iterator[None]:
+    """Adds to an error on cells that columns lack the words in them that were read as missing."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error)
+        named = [name for name in parts[0].columns if f"none of {name!r}" in text or f"each row of {name!r}" in text]
+        said = [sentence for name in named if (sentence := _said_missing(parts, name))]
+        if not said:
+            raise
+        raise DataError(" ".join([text, *said])) from error
+
+
+def _said_missing(parts: Sequence[TypedTable], name: str) -> str:
+    """Sentences on the words of a column that were read as missing, in all parts of a table."""
+    columns = [part.columns[name] for part in parts]
+    missing = np.concatenate([column.missing for column in columns])
+    said = said_of_words(name, np.concatenate([column.as_written() for column in columns]), missing)
+    return f"{said}{IF_NAMES}" if said else ""
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -75,17 +106,18 @@ def load(config: Any) -> Data:
     """The documents, split, with columns and covariates."""
     found = DOCUMENTS.load(config)
     parts = _columns_of_parts(config.data, found)
-    covariates = Covariates.read(config.model.prevalence, config.model.content, parts[0])
-    train, *test = (_described(*both, covariates) for both in zip(found.parts, parts, strict=True))
+    with _saying_words(*parts):
+        covariates = Covariates.read(config.model.prevalence, config.model.content, parts[0])
+        train, *test = (_described(*both, covariates) for both in zip(found.parts, parts, strict=True))
     return Data(train, test[0] if test else None)
 
 
 def _columns_of_parts(section: Any, data: Data) -> list[TypedTable]:
     """The columns of each part. What a column is, all rows of the file say."""
     if section.path == "docstrings":
-        return [_table_of(columns_of(section, part), part.num_documents) for part in data.parts]
+        return [_table_of(columns_of(section, part), part.num_documents, section) for part in data.parts]
     number = sum(part.num_documents for part in data.parts)
-    whole = _table_of(columns_of(section, data.train), number)
+    whole = _table_of(columns_of(section, data.train), number, section)
     if data.test is None:
         return [whole]
     return [whole.rows(own) for own in split_ids(number, section.held_out, section.split_seed)]
@@ -100,8 +132,10 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Documents to infer the topics of, with the columns beside their text."""
     found = DOCUMENTS.new(config, data, source, column)
     section = config.data if source is None else section_for(config, source, column)
-    table = _table_of(columns_of(section, found.data, source), found.data.num_documents)
-    return found._replace(data=_described(found.data, table, of_corpus(config.model, data.train).covariates))
+    table = _table_of(columns_of(section, found.data, source), found.data.num_documents, section)
+    with _saying_words(table):
+        described = _described(found.data, table, of_corpus(config.model, data.train).covariates)
+    return found._replace(data=described)
 
 
 def digest(data: Data) -> Iterator[Any]:
@@ -111,7 +145,7 @@ def digest(data: Data) -> Iterator[Any]:
         yield np.ascontiguousarray(part.covariates).data
 
 
-SOURCE = DOCUMENTS._replace(load=load, other=other, new=new, digest=digest)
+SOURCE = DOCUMENTS._replace(section=DescribedData, load=load, other=other, new=new, digest=digest)
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
@@ -170,7 +204,7 @@ def _curves(effects: Effects, beside: TypedTable, called: Mapping[int, str]) -> 
         if len(np.unique(values)) < LEAST_VALUES:
             continue
         x = np.linspace(values.min(), values.max(), NUM_PLACES)
-        rows = {other: np.repeat(_cells([held[other]]), len(x)) for other in named}
+        rows = {other: np.repeat(np.array([held[other]], object), len(x)) for other in named}
         found = effects.at({**rows, name: x})
         mean, low, high = (part[list(called)] for part in (found.mean, found.low, found.high))
         others = ", ".join(f"{other} = {blocks.number(held[other])}" for other in named if other != name)

@@ -18,11 +18,13 @@ from vijax.app.kinds.sampled_documents import SampledDocuments, check_by_parts, 
 from vijax.app.kinds.topic_names import check_names
 from vijax.app.rows.doc_topics import excerpts_of
 from vijax.app.settings.sections import DocumentData, DocumentPage, RatingData, dialect_of
+from vijax.app.settings.suited_settings import formats_of
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
 from vijax.data import Corpus
 from vijax.data.corpora.corpus import joined
 from vijax.data.corpora.select import split_over_seen_words, with_vocabulary
 from vijax.data.read import columns_beside
+from vijax.data.reading.download import is_url
 from vijax.files import write_text
 
 WORDS = "vocabulary.txt"
@@ -75,19 +77,25 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
         config.path if source is None else source,
         vocabulary=config.vocabulary,
         format=None if config.format == "auto" else config.format,
-        sha256=config.sha256,
-        **_as_written(config),
+        sha256=config.sha256 if is_url(config.path if source is None else source) else None,
+        **_as_written(config, source),
     )
 
 
-def _as_written(config: DocumentData) -> dict[str, Any]:
-    """Arguments of `read` that say how documents are written, and how their text becomes words."""
+def _as_written(config: DocumentData, source: Any = None) -> dict[str, Any]:
+    """Arguments of `read` that say how documents are written, and how their text becomes words: of other documents than
+    the run's own those that they have."""
     from vijax.data import TextSettings
 
     text = TextSettings(**{field.name: getattr(config, field.name) for field in dataclasses.fields(TextSettings)})
     if config.stop_words == "none":
         text = dataclasses.replace(text, stop_words=None)
-    return {"text": text, **{name: getattr(config, name) for name in ("column", "encoding", "separator", "sheet")}}
+    names = ("column", "encoding", "separator", "sheet")
+    arguments = {"text": text, **{name: getattr(config, name) for name in names}}
+    is_path = source is None or isinstance(source, str | Path)
+    of_source = config if source is None else dataclasses.replace(config, path=str(source))
+    formats = formats_of(of_source) if is_path else None
+    return {name: value for name, value in arguments.items() if formats is None or formats.have(name)}
 
 
 def prepare_shards(config: Any, out: Path, workers: int, say: Callable[[str], None]) -> None:

@@ -13,9 +13,13 @@ from vijax.app.kinds.listing import Data, New, Source
 from vijax.app.kinds.tables import check_no_column
 from vijax.app.settings.sections import GraphData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError, Entry
-from vijax.data.reading.checks import Notes
+from vijax.data.reading.checks import Notes, fail, nearest
+from vijax.data.tables.columns import Columns
 from vijax.data.tables.graph import Graph, GraphChoice, graph_of, split_graph
 from vijax.data.tables.table_files import read_columns
+
+USUAL = GraphData()
+"""Names of columns that the user has not changed."""
 
 
 def adjacency(graph: Graph, settings: Any = None) -> np.ndarray:
@@ -43,9 +47,19 @@ def _read(config: Any, path: str, nodes: tuple[str, ...] | None) -> Graph:
         (given.source, given.target),
         notes,
     )
+    _check_named(given, found, path)
     counts = config.model.edges == "poisson"
     choice = GraphChoice(given.source, given.target, given.weight, config.model.directed, counts, nodes)
     return graph_of(found, choice, path, notes)
+
+
+def _check_named(given: GraphData, found: Columns, path: str) -> None:
+    """Raises a DataError where a column that the user has named is not there; one of the usual name need not be."""
+    for key in ("source", "target", "weight"):
+        name, usual = getattr(given, key), getattr(USUAL, key)
+        if name != usual and name not in found:
+            remedy = f"name another, or leave it out, data.{key}; {nearest(name, found)}"
+            raise fail(path, f"a column {name!r} (data.{key})", "none of that name", remedy)
 
 
 def _other(config: Any, data: Data, path: str, column: str | None) -> Graph:

@@ -18,7 +18,7 @@ from vijax.app.settings.typed_toml import ConfigError, DamagedError
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.rating_columns import column_of
 from vijax.data.reading.checks import DataError, Notes, fail, listed
-from vijax.data.tables.formats import load_arrays
+from vijax.data.tables.formats import Dialect, load_arrays
 from vijax.data.tables.table import Choice, Scaling, Table, table_of
 from vijax.data.tables.table_files import read_columns
 from vijax.files import write_arrays
@@ -63,14 +63,17 @@ def _rated(corpus: Corpus, users: Table | None, items: Table | None, taken_new: 
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
-def _read(path: str | None, who: str) -> Table | None:
+def _read(section: RatingData, who: str) -> Table | None:
     """The numbers of a table, one row for each user or item by name; None without a table."""
+    path = section.user_features if who == USER else section.item_features
     if path is None:
         return None
-    notes = Notes()
+    notes, dialect = Notes(), Dialect(missing_words=section.missing_words)
     name = column_of(who, list(read_columns(path, num_rows=1)), path)
-    table = table_of(read_columns(path, exact=(name,), notes=notes), Choice(group=name, missing=True), path, notes)
-    at = lambda row: f"{table.origin.called} {table.origin.numbers[row]}" if table.origin else f"row {row}"
+    found = read_columns(path, dialect=dialect, exact=(name,), notes=notes)
+    table = table_of(found, Choice(group=name, missing=True), path, notes)
+    assert table.origin is not None
+    at = table.origin.rows.within
     if (bad := np.argwhere(~np.isfinite(table.x))).size:
         row, column = bad[0]
         got = f"a missing value in {at(row)} of column {table.columns[column]!r} ({len(bad)} such)"
@@ -110,7 +113,7 @@ def _in_order(table: Table, names: tuple[str, ...]) -> Table:
 def load(config: Any) -> Data:
     """Users and items, split, with their tables."""
     found = DOCUMENTS.load(config)
-    users, items = _read(config.data.user_features, USER), _read(config.data.item_features, ITEM)
+    users, items = _read(config.data, USER), _read(config.data, ITEM)
     if users is None and items is None:
         return found
     if isinstance(found.train, SampledDocuments):
@@ -133,7 +136,7 @@ def _known(config: Any, data: Data) -> tuple[Table | None, Table | None]:
     kept, items = getattr(data.train, "users", None), getattr(data.train, "items", None)
     if kept is None:
         return None, items
-    now = _read(config.data.user_features, USER)
+    now = _read(config.data, USER)
     assert now is not None
     if now.columns != kept.columns:
         expected, got = (", ".join(columns) for columns in (kept.columns, now.columns))

@@ -16,8 +16,10 @@ from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.reading.checks import Notes
 from vijax.data.reading.partitions import index_left_out
 from vijax.data.reading.store import Block
+from vijax.data.schema.row_names import RowNames
 from vijax.data.streams.permutation import Permutation
 from vijax.data.streams.rows import SPLIT, Rows, heads_of, number_columns, rows_of
+from vijax.data.tables.columns import NamedColumns
 from vijax.data.tables.table import Choice, Table, table_of
 
 
@@ -53,7 +55,8 @@ class _Arranged(Rows):
     choice: Choice = dataclasses.field(kw_only=True)
 
     def read(self, block: Block) -> PyTree:
-        return self.of(table_of(super().read(block), self.choice, str(block)))
+        names = RowNames(np.arange(block.above + 1, block.above + block.count + 1))
+        return self.of(table_of(NamedColumns(super().read(block), names), self.choice, block.file))
 
 
 def sampled(config: Any, choice: Choice) -> Data | None:
@@ -79,14 +82,19 @@ def sampled(config: Any, choice: Choice) -> Data | None:
     for name in index:
         notes.add(index_left_out(name))
     notes.add(f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of them.{few}")
-    like = table_of(train.take(held), choice._replace(columns=tuple(names)), given.path, notes)
+    like = table_of(_taken(train, held), choice._replace(columns=tuple(names)), given.path, notes)
     choice = choice._replace(columns=like.columns, classes=like.classes)
-    apart = None if test is None else table_of(test.take(np.arange(out)), choice, given.path)
+    apart = None if test is None else table_of(_taken(test, np.arange(out)), choice, given.path)
     if given.standardise:
         like = like.standardised(manner="each" if given.standardise is True else given.standardise)
         apart = None if apart is None else apart.standardised(like.scaling)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Table)}
     return Data(Sampled(**fields, whole=train, choice=choice), apart)
+
+
+def _taken(rows: Rows, numbers: np.ndarray) -> NamedColumns:
+    """Some of the rows, with their names."""
+    return NamedColumns(rows.take(numbers), rows.row_names(numbers))
 
 
 def held_out_of(given: Any, total: int) -> tuple[int, str]:
@@ -116,6 +124,8 @@ def _check(config: Any, number: int) -> None:
         f"what {listing.name} finds is of the training rows themselves": listing.needs_rows,
         "data.hold_out=entries holds them all": given.hold_out == "entries",
         "data.num_rows keeps some in the order of the files": given.num_rows is not None,
+        "data.missing=drop leaves some of them out": given.missing == "drop" and not listing.missing,
+        "data.missing_words looks at whole columns": bool(given.missing_words),
         "algorithm.warm_starts remembers something of each": getattr(algorithm, "warm_starts", False),
         f"algorithm.name={algorithm.name} reads all of them at each step; algorithm.name=svi does not": (
             algorithm.name in ("em", "map", "cavi") and config.fit.batch_size is None

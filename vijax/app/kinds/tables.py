@@ -19,7 +19,7 @@ from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.cells import column_names as column_names_of
 from vijax.data.schema.in_memory import columns_of
-from vijax.data.tables.columns import Columns, columns_without_blanks, row_name
+from vijax.data.tables.columns import Columns, FileColumns, as_written, columns_without_blanks, row_names, said_missing
 from vijax.data.tables.formats import Dialect
 from vijax.data.tables.rows_in_time import NUMBER, Order, Timed
 from vijax.data.tables.table import (
@@ -456,7 +456,7 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
         choice = choice._replace(order=())  # it has no column of times
     found = _new_columns(config, like, source, choice, notes)
     _check_columns(found, (*like.columns, *choice.labels, *choice.order_columns), where)
-    beside = {name: values.tolist() for name, values in found.items() if name not in like.columns}
+    beside = {name: as_written(found, name).tolist() for name in found if name not in like.columns}
     beside = {"row": np.arange(len(next(iter(found.values()), ()))), **beside}
     found, places = _usable_rows(found, choice, where, notes)
     table = table_of(found, choice, where, notes)
@@ -485,6 +485,9 @@ def _is_matrix(source: Any) -> bool:
     return not isinstance(source, str | Path | Mapping | None) and column_names_of(source) is None
 
 
+AS_IN_TRAINING = " So the run reads all its files (data.missing_words)."
+
+
 def _usable_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[Columns, np.ndarray | None]:
     """The rows that lack no cell which the model needs, of the run's columns, the group and the time, and their places;
     None where these are all."""
@@ -494,11 +497,14 @@ def _usable_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tu
     if whole.all() or not whole.any():
         return found, None
     places = np.flatnonzero(whole)
-    first = row_name(found)(int(np.argmin(whole))).rstrip(",")
+    first = row_names(found).name(int(np.argmin(whole)))
     notes.add(
         f"{len(whole) - len(places):,} of {len(whole):,} rows lack a cell that the model needs, the first in {first}: "
         "their results are empty."
     )
+    for name in choice.labels:
+        if said := said_missing(found, name, AS_IN_TRAINING):
+            notes.add(said)
     return some_rows(found, places), places
 
 
@@ -519,7 +525,11 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
         return columns_without_blanks(columns_of(source, like.columns, exact), "data")
     given, own = config.data, source is None or str(source) == config.data.path
     path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
-    return read_columns(path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes)
+    found = read_columns(path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes)
+    for name, known in ((choice.group, like.group_names), (choice.target, like.classes or ())):
+        if name is not None and name in found and isinstance(found, FileColumns):
+            found.keep_names(name, frozenset(known))
+    return found
 
 
 def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:

@@ -16,6 +16,7 @@ from vijax.app.kinds.density_algorithm import check_at_once
 from vijax.app.kinds.listing import Listing
 from vijax.app.settings.options import check_options
 from vijax.app.settings.sections import DocumentPage, FitConfig, TableData
+from vijax.app.settings.suited_settings import check_suited_settings
 from vijax.app.settings.toml_source import USUAL, find, full_key, override_value, read_overrides, read_toml, shipped
 from vijax.app.settings.typed_toml import ConfigError, Entry, build, section, setting, settings, write_toml
 from vijax.arguments import Limit
@@ -181,6 +182,7 @@ def read_config(entries: Mapping[str, Entry]) -> Config:
     config = _with_scales(build(schema(model), entries))
     check_options(config, entries)
     config.listing.source.check(config, entries)
+    check_suited_settings(config, entries)
     _check_algorithm(config.algorithm, entries)
     check_at_once(config, entries)
     return config

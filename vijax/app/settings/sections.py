@@ -13,7 +13,7 @@ from typing import Any, Literal
 from vijax.algorithms import pg_svi
 from vijax.app.settings.options import chooser, section_class, setting_of
 from vijax.app.settings.typed_toml import section, setting
-from vijax.arguments import POSITIVE, at_least, inside, whole
+from vijax.arguments import POSITIVE, Limit, at_least, inside, whole
 from vijax.data.tables.formats import Decimal, Dialect, Separator
 from vijax.data.tables.table_files import KNOWN
 from vijax.data.texts.text import TextSettings
@@ -24,6 +24,11 @@ ENCODING = "encoding of text files; UTF-16 and UTF-32 are known by their mark"
 SEPARATOR = "what divides the cells of a csv; unset: found in its first lines"
 DECIMAL = "decimal sign of text files; unset: a comma where a column has it and cells are not divided by commas"
 SHEET = "sheet of a spreadsheet; unset: the first"
+MISSING_WORDS = (
+    "words for a missing cell in columns of names (groups, categories, users), beside cells with nothing in them; "
+    "unset: NA, N/A, #N/A, NaN, null, ? and <NA> in text files and spreadsheets, none in files with types; []: none. "
+    "Columns of numbers know all of these"
+)
 SHA256 = "checksum of the file at a URL; unset: that of the first download must stay"
 Format = Literal[
     "auto",
@@ -93,9 +98,17 @@ class DocumentData:
 
 
 @dataclasses.dataclass(frozen=True)
+class DescribedData(DocumentData):
+    """[data]: documents with columns beside their text that a model reads."""
+
+    missing_words: tuple[str, ...] | None = setting(None, MISSING_WORDS)
+
+
+@dataclasses.dataclass(frozen=True)
 class RatingData(DocumentData):
     """[data]: who took what, as documents and their words, and what is known of users and of items."""
 
+    missing_words: tuple[str, ...] | None = setting(None, MISSING_WORDS)
     user: str | None = setting(None, "column of users; unset: one called user, userId, customer_id and the like")
     item: str | None = setting(None, "column of items; unset: one called item, movieId, product_id and the like")
     count: str | None = setting(
@@ -125,7 +138,9 @@ class TableData:
 
     path: str = setting("synthetic:clusters", f"file: {KNOWN}")
     columns: tuple[str, ...] | None = setting(
-        None, "columns to use; unset: all columns of numbers but target and group"
+        None,
+        "columns to use; unset: all columns of numbers but target and group",
+        Limit(lambda names: names != (), "one column or more; leave it out to use all columns of numbers"),
     )
     target: str | None = setting(None, "column to predict, for models that predict one")
     group: str | None = setting(None, "column with the sequence (or group) of each row; unset: all rows are one")
@@ -133,6 +148,7 @@ class TableData:
         None,
         "models of sequences: the column of the time of each row, or several as year and month, the coarsest first; "
         'unset: found by name, dates or counting; "none": rows as they lie',
+        Limit(lambda names: names != (), 'one column or more, or "none" to take rows as they lie'),
     )
     missing: Literal["refuse", "drop"] = setting(
         "refuse",
@@ -164,6 +180,7 @@ class TableData:
     separator: Separator | None = setting(None, SEPARATOR)
     decimal: Decimal | None = setting(None, DECIMAL)
     sheet: str | None = setting(None, SHEET)
+    missing_words: tuple[str, ...] | None = setting(None, MISSING_WORDS)
     sha256: str | None = setting(None, SHA256)
 
 
@@ -191,6 +208,7 @@ class GraphData:
     separator: Separator | None = setting(None, SEPARATOR)
     decimal: Decimal | None = setting(None, DECIMAL)
     sheet: str | None = setting(None, SHEET)
+    missing_words: tuple[str, ...] | None = setting(None, MISSING_WORDS)
     sha256: str | None = setting(None, SHA256)
 
 

@@ -21,6 +21,12 @@ PHRASES = {
     "stop_words=None": "--set data.stop_words=none",
     "pass a list of words": 'give a list of words (--set \'data.stop_words=["the", "and"]\')',
 }
+OF_FORMULAS = {
+    r"Give numbers, table\[.*?\]\.astype\(float\)": "Write the column as numbers",
+    r"Or family=\"(\w+)\"": r"Or --set model.family=\1",
+    r"write family=\"(\w+)\"": r"--set model.family=\1",
+}
+"""Remedies of formulas, wherever they stand in a message."""
 ARGUMENT = re.compile(r"(?:\bpass )?(?<![\w.])(\w+)=('[^']*'|\.{3}|\w+(?:\.\w+)*)?")
 
 
@@ -41,6 +47,8 @@ def in_command_line_terms(message: str, options: Collection[str] = (), has_setti
     >>> in_command_line_terms("format: got 'x'. To mend it: rename the file, or pass format=.", ["format"])
     "format: got 'x'. To mend it: rename the file, or --format FORMAT."
     """
+    for phrase, instead in OF_FORMULAS.items():
+        message = re.sub(phrase, instead, message)
     problem, begins, remedy = message.partition(REMEDY)
     for phrase, instead in PHRASES.items():
         remedy = remedy.replace(phrase, instead)

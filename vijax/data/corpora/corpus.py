@@ -224,7 +224,11 @@ def split_ids(
     size = held_out if isinstance(held_out, int) else round(held_out * num_documents)
     if not 0 < size < num_documents:
         expected = f"a part of {num_documents} documents that leaves some on both sides"
-        raise fail("held_out", expected, f"{held_out} ({size} documents)", "pass a fraction such as 0.1")
+        remedy = "hold none out"
+        if num_documents > 1:
+            least = -(-100 // num_documents) / 100
+            remedy = f"pass a fraction such as {max(0.1, least):g}"
+        raise fail("held_out", expected, f"{held_out} ({size} documents)", remedy)
     order = np.random.default_rng(seed).permutation(num_documents)
     return np.sort(order[size:]), np.sort(order[:size])
 

@@ -17,7 +17,8 @@ from vijax.data.reading.files import naming, read_vocabulary
 from vijax.data.schema.cells import column_names, column_values, in_a_library
 from vijax.data.schema.in_memory import columns_of
 from vijax.data.schema.labels import name_of
-from vijax.data.tables.columns import Columns, RowName, as_numbers, check_present, row_name
+from vijax.data.schema.row_names import row_names_of
+from vijax.data.tables.columns import Columns, NamedColumns, RowName, as_numbers, check_present, row_name, said_missing
 from vijax.data.tables.formats import USUAL, Dialect
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import RECORDS
@@ -90,7 +91,7 @@ def _in_memory(source: Any, named: Named) -> Columns:
     lengths = {name: len(values) for name, values in found.items()}
     if len(set(lengths.values())) > 1:
         raise fail("source", "columns of one length", str(lengths), "give every column as many rows")
-    return found
+    return NamedColumns(found, row_names_of(source, next(iter(lengths.values()), 0)))
 
 
 def _as_objects(column: Any) -> np.ndarray:
@@ -153,8 +154,8 @@ def of_columns(
 
     roles, at = roles_of(list(found), named, where, notes), row_name(found)
     _note_unread(roles, named, notes)
-    users, rows = _numbered(found[roles.user], f"{where}, column {roles.user!r}", at, notes)
-    names, columns = _numbered(found[roles.item], f"{where}, column {roles.item!r}", at, notes)
+    users, rows = _numbered(found, roles.user, where, at, notes)
+    names, columns = _numbered(found, roles.item, where, at, notes)
     counts = np.ones(len(rows))
     if roles.count:
         where_counts = f"{where}, column {roles.count!r}"
@@ -179,9 +180,12 @@ def of_columns(
     return Corpus.open(folder)
 
 
-def _numbered(values: Any, where: str, at: RowName, notes: Notes) -> tuple[list[str], Int[np.ndarray, " rows"]]:
-    """The different names in the order in which they come, and the number of each value among them."""
-    check_present(values, "a name in every row", where, at)
+def _numbered(
+    found: Columns, column: str, where: str, at: RowName, notes: Notes
+) -> tuple[list[str], Int[np.ndarray, " rows"]]:
+    """The different names of a column in the order in which they come, and the number of each value among them."""
+    values, where = found[column], f"{where}, column {column!r}"
+    check_present(values, "a name in every row", where, at, words=said_missing(found, column))
     named = [name_of(value) for value in values.tolist()]
     if any("\n" in name or "\r" in name for name in named):
         named = _on_one_line(named, where, notes)

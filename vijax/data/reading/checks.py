@@ -55,6 +55,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"{question}known: {listed(known, 30)}"
 
 
+def says_number(text: str) -> bool:
+    """True of the text of a number.
+
+    >>> says_number("1e3"), says_number("1_000"), says_number("nan")
+    (True, False, False)
+    """
+    if "_" in text:
+        return False
+    try:
+        return not np.isnan(float(text))
+    except ValueError:
+        return False
+
+
 def integer_counts(counts: np.ndarray, where: object) -> np.ndarray:
     """Counts as int32; DataError where one is negative, fractional, not finite, beyond int32 or no number."""
     counts = np.asarray(counts)

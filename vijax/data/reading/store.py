@@ -49,12 +49,14 @@ def is_address(source: object) -> bool:
 # --- Parquet files ----------------------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A row group of a Parquet file: its rows are first, ..., first + count - 1 of all."""
+    """A row group of a Parquet file: its rows are first, ..., first + count - 1 of all, and above, above + 1, ... of
+    those of the file."""
 
     file: str
     number: int
     first: int
     count: int
+    above: int = 0
 
     def __str__(self) -> str:
         return f"{self.file}, rows {self.first:,} to {self.first + self.count - 1:,} of all"
@@ -62,10 +64,11 @@ class Block:
 
 def blocks_of(file: str, counts: Sequence[int], first: int) -> Iterator[Block]:
     """The row groups of a file that have rows, the first of them being row `first` of all."""
+    above = 0
     for number, count in enumerate(counts):
         if count:
-            yield Block(file, number, first, count)
-        first += count
+            yield Block(file, number, first + above, count, above)
+        above += count
 
 
 def shard_paths(path: Path) -> list[Path]:

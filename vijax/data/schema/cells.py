@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,24 +28,46 @@ def column_values(column: Any) -> list:
     return (getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or column.tolist)()
 
 
-def array_of_cells(values: Any, column: str) -> np.ndarray:
+def are_records(table: Any) -> bool:
+    """True of rows that are dicts, each with the names of its columns."""
+    is_list = isinstance(table, list | tuple) or (isinstance(table, np.ndarray) and table.dtype == object)
+    return is_list and len(table) > 0 and all(isinstance(row, Mapping) for row in table)
+
+
+def columns_of_records(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
+    """The columns of rows that are dicts; a value that a row does not have is None.
+
+    >>> columns_of_records([{"a": 1}, {"a": 2, "b": "x"}])
+    {'a': [1, 2], 'b': [None, 'x']}
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+Named = Callable[[int], str]
+"""From the number of a row, counted from 0, to its name in the middle of a message."""
+
+
+def array_of_cells(values: Any, column: str, row_name: Named | None = None) -> np.ndarray:
     """The cells of a column as an array: of objects, so that no value is cast, where their types differ or some are
     missing; ValueError, with the name of the column, for a cell that holds several values."""
     if hasattr(values, "to_pylist"):  # pyarrow
-        return array_of_list(values.to_pylist(), column)
+        return array_of_list(values.to_pylist(), column, row_name)
     if type(values).__module__.partition(".")[0] == "polars":
-        return array_of_list(values.to_list(), column)
+        return array_of_list(values.to_list(), column, row_name)
     if isinstance(values, np.ma.MaskedArray):  # a masked cell is missing
-        return array_of_list(values.tolist(), column)
+        return array_of_list(values.tolist(), column, row_name)
     dtype = getattr(values, "dtype", None)
     if isinstance(values, np.ndarray) or isinstance(dtype, np.dtype):
-        return np.asarray(values)
+        array = np.asarray(values)
+        # An array of objects may hold lists.
+        return array_of_list(list(array), column, row_name) if array.dtype == object and array.ndim == 1 else array
     if dtype is not None and hasattr(values, "tolist"):  # pandas' own types: nullable, categories, Arrow's, zones
-        return array_of_list(values.tolist(), column)
-    return array_of_list(list(values), column)
+        return array_of_list(values.tolist(), column, row_name)
+    return array_of_list(list(values), column, row_name)
 
 
-def array_of_list(cells: list[Any], column: str) -> np.ndarray:
+def array_of_list(cells: list[Any], column: str, row_name: Named | None = None) -> np.ndarray:
     """A list as an array of numbers where all its cells are Python's numbers or None, else of objects."""
     kinds = {type(cell) for cell in cells}
     if kinds and kinds <= {int, float, type(None)} and kinds & {int, float}:
@@ -59,8 +82,10 @@ def array_of_list(cells: list[Any], column: str) -> np.ndarray:
     array = np.empty(len(cells), object)
     for row, cell in enumerate(cells):
         is_one = not isinstance(cell, list | dict | set | np.ndarray)
-        got = f"a {type(cell).__name__} in row {row} of {column!r}, counted from 0"
-        require(is_one, "table", "columns that are vectors of numbers, text, dates or categories", got)
+        if not is_one:
+            place = f"row {row}, counted from 0," if row_name is None else row_name(row)
+            got = f"a {type(cell).__name__} in {place} of {column!r}"
+            require(False, "table", "columns that are vectors of numbers, text, dates or categories", got)
         array[row] = cell.item() if isinstance(cell, np.generic) and cell.dtype.kind in "USO" else cell
     return array
 

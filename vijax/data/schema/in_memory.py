@@ -8,18 +8,21 @@ from typing import Any
 import numpy as np
 
 from vijax.data.reading.checks import DataError, fail, listed
-from vijax.data.schema.cells import in_a_library
+from vijax.data.schema.cells import are_records, columns_of_records, in_a_library
 from vijax.data.schema.typed_columns import TypedColumn, typed_table
-from vijax.data.tables.columns import Columns, column_of
+from vijax.data.tables.columns import Columns, NamedColumns, column_of
 
-EXPECTED = "a table of pandas, Arrow or polars, a mapping of columns by name, or a matrix (rows, columns)"
+EXPECTED = (
+    "a table of pandas, Arrow or polars, a mapping of columns by name, a list of dicts, or a matrix (rows, columns)"
+)
 
 
-def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = ()) -> Columns:
+def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = ()) -> NamedColumns:
     """Every column of a table in memory by name; True and False are 1 and 0.
 
     Args:
-      source: a table of pandas, Arrow or polars, a mapping of columns, a structured array, or a matrix.
+      source: a table of pandas, Arrow or polars, a mapping of columns, a structured array, a list of dicts, or a
+        matrix.
       names: those of the columns of a matrix.
       exact: columns with names, of groups say, whose text stays as it is: 007 is not 7.
 
@@ -33,6 +36,8 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     ['007', '7']
     """
     has_names = isinstance(source, Mapping) or bool(getattr(getattr(source, "dtype", None), "names", None))
+    if are_records(source):
+        source, has_names = columns_of_records(source), True
     if not in_a_library(source) and not has_names:
         source = _columns_of_matrix(source, names)
     elif in_a_library(source) and getattr(source, "columns", None) is None:
@@ -45,7 +50,9 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
         raise fail("data", "columns of distinct names", f"several {listed(table.repeated)}", "rename them")
     if not table.columns:
         raise fail("data", "one column or more", "none", "give the table with its columns")
-    return {name: plain_column(column, name in exact) for name, column in table.columns.items()}
+    return NamedColumns(
+        {name: plain_column(column, name in exact) for name, column in table.columns.items()}, table.row_names
+    )
 
 
 def plain_column(column: TypedColumn, exact: bool = False) -> np.ndarray:

@@ -13,6 +13,7 @@ import difflib
 import functools
 import re
 import unicodedata
+import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal
@@ -21,9 +22,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from vijax.checks import require
-from vijax.data.schema.cells import array_of_cells, array_of_list, declared_categories
-from vijax.data.schema.labels import Labels, distinct_values, is_none, labels_of_distinct, name_of_value
-from vijax.data.tables.columns import MISSING_NAMES, TRUTHS, Columns, FileColumns, number, origin_of
+from vijax.data.schema.cells import are_records, array_of_cells, array_of_list, columns_of_records, declared_categories
+from vijax.data.schema.labels import Labels, distinct_values, labels_of_distinct, name_of_value
+from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, pandas_remedy, said_of_words, with_known_names
+from vijax.data.schema.row_names import RowNames, in_memory, row_names_of
+from vijax.data.schema.schema import Schema
+from vijax.data.tables.columns import Columns, FileColumns, NamedColumns, number, row_names
 from vijax.data.tables.table_files import read_columns
 
 ColumnKind = Literal["number", "truth", "label", "time", "mixed", "digits", "empty"]
@@ -39,10 +43,11 @@ class TypedColumn:
     Attributes:
       name: its name.
       values: its cells: numbers, dates or objects, (N,).
-      from_file: whether text is the text of a file, in which numbers and missing values are text too.
+      from_file: whether text is the text of a file, in which numbers are text too.
       declared: the categories that the table itself declares, in their order, or None.
       decided: what it is, where that was decided by more cells than these: by the whole file.
       texts: the exact text of its cells in a file, for labels, where `values` are numbers; else None.
+      written: its cells as a file has them, where words were read as missing; else None.
     """
 
     name: str
@@ -51,6 +56,7 @@ class TypedColumn:
     declared: tuple[Any, ...] | None = None
     decided: ColumnKind | None = None
     texts: np.ndarray | None = None
+    written: np.ndarray | None = None
 
     @functools.cached_property
     def missing(self) -> Bool[np.ndarray, " N"]:
@@ -62,19 +68,29 @@ class TypedColumn:
         if self.values.dtype.kind != "O":
             return np.zeros(len(self.values), bool)
         distinct, codes = self.distinct
-        return np.array([self._is_missing(value) for value in distinct], bool)[codes]
+        return np.array([is_missing(value) for value in distinct], bool)[codes]
 
     @functools.cached_property
     def distinct(self) -> tuple[list[Any], np.ndarray]:
         """The distinct cells, and the place of each row's cell among them."""
         return distinct_values(self.values)
 
-    def _is_missing(self, value: Any) -> bool:
-        return is_none(value) or (isinstance(value, str) and self.says_nothing(value))
+    def said_missing(self, remedy: str = IF_NAMES) -> str:
+        """Sentences on the words that were read as missing, and what to do; "" where there are none."""
+        said = said_of_words(self.name, self.written, self.missing)
+        return f"{said}{remedy}" if said else ""
 
-    def says_nothing(self, text: str) -> bool:
-        """True where a text stands for a missing value: in files alone, for in memory there are None and NaN."""
-        return self.from_file and text.strip().lower() in MISSING_NAMES
+    def with_names(self, known: Container[str]) -> TypedColumn:
+        """The column with words that were read as missing put back where they are names in the data of training."""
+        if self.written is None or self.values.dtype != object:
+            return self
+        values = with_known_names(self.values, self.written, known)
+        texts = None if self.texts is None else with_known_names(self.texts, self.written, known)
+        return dataclasses.replace(self, values=values, texts=texts)
+
+    def as_written(self) -> np.ndarray:
+        """The cells as the file has them, words for missing cells among its names."""
+        return self.values if self.written is None else self.written
 
     @functools.cached_property
     def kind(self) -> ColumnKind:
@@ -97,7 +113,7 @@ class TypedColumn:
 
     def _kind_of_objects(self) -> ColumnKind:
         distinct, codes = self.distinct
-        there = [place for place, value in enumerate(distinct) if not self._is_missing(value)]
+        there = [place for place, value in enumerate(distinct) if not is_missing(value)]
         cells = [distinct[place] for place in there]
         if not cells:
             return "empty"
@@ -124,7 +140,7 @@ class TypedColumn:
         numbers = np.empty(len(distinct))
         for place, value in enumerate(distinct):
             try:
-                numbers[place] = np.nan if self._is_missing(value) else self._number(value)
+                numbers[place] = np.nan if is_missing(value) else self._number(value)
             except (ValueError, TypeError, OverflowError) as error:
                 raise NoNumber(int(np.argmax(codes == place)), value) from error
         return numbers[codes]
@@ -136,28 +152,26 @@ class TypedColumn:
             if _kind_of_cell(cell) not in ("number", "truth"):
                 raise ValueError(str(cell))
             return float(cell)
-        value = number(cell)
-        if np.isnan(value):  # text that says nothing is missing in files alone
-            raise ValueError(cell)
-        return value
+        return number(cell)
 
     def not_numbers(self) -> np.ndarray:
         """The rows of cells that are no numbers and not missing."""
         if self.values.dtype.kind in "biuf":
             return np.array([], int)
         distinct, codes = self.distinct
-        is_bad = [not self._is_missing(value) and not _says_number(value) for value in distinct]
+        is_bad = [not is_missing(value) and not _says_number(value) for value in distinct]
         return np.flatnonzero(np.array(is_bad, bool)[codes])
 
     def rows(self, places: np.ndarray) -> TypedColumn:
         """Some of its cells; what it is stays as it is."""
         texts = None if self.texts is None else self.texts[places]
-        return dataclasses.replace(self, values=self.values[places], decided=self.kind, texts=texts)
+        written = None if self.written is None else self.written[places]
+        return dataclasses.replace(self, values=self.values[places], decided=self.kind, texts=texts, written=written)
 
     @functools.cached_property
     def _labels(self) -> Labels:
         distinct = self.distinct if self.texts is None else distinct_values(self.texts)
-        made = labels_of_distinct(*distinct, self.says_nothing)
+        made = labels_of_distinct(*distinct, is_missing)
         if self.declared is None:
             return made
         return dataclasses.replace(made, declared=tuple(name_of_value(value)[1] for value in self.declared))
@@ -207,15 +221,13 @@ class TypedTable:
     Attributes:
       columns: by name.
       size: the number of rows.
-      called: what a row is called, "line" or "row" of a file; "row" in memory.
-      places: the number of each row in its file, counted from 1; None in memory, where rows are counted from 0.
+      names: the names of its rows in messages; None for rows in memory, counted from 0.
       repeated: names that several columns have; they are not among `columns`.
     """
 
     columns: Mapping[str, TypedColumn]
     size: int
-    called: str = "row"
-    places: np.ndarray | None = None
+    names: RowNames | None = None
     repeated: tuple[str, ...] = ()
 
     def __contains__(self, name: object) -> bool:
@@ -238,31 +250,44 @@ class TypedTable:
             require(False, argument, f"a column {name!r} in the table", f"columns {known}", remedy)
         return self.columns[name]
 
+    @property
+    def row_names(self) -> RowNames:
+        """The names of its rows in messages."""
+        return in_memory(self.size) if self.names is None else self.names
+
+    @property
+    def places(self) -> np.ndarray:
+        """The labels of its rows: numbers, or those of an index."""
+        return self.row_names.labels
+
     def row_name(self, row: int) -> str:
         """The name of a row in messages.
 
         >>> typed_table({"x": [1, 2]}).row_name(1)
         'row 1, counted from 0'
         """
-        if self.places is None:
-            return f"row {row}, counted from 0"
-        return f"{self.called} {self.places[row]}"
+        return self.row_names.name(row)
 
     def rows_named(self, rows: Sequence[int]) -> str:
         """The names of some rows in messages, the first five of them.
 
         >>> typed_table({"x": np.zeros(9)}).rows_named([0, 1, 2, 3, 4, 5])
-        'rows 0, 1, 2, 3, 4, ... (6 such)'
+        'rows 0, 1, 2, 3, 4, ... (6 such), counted from 0'
         """
-        numbers = rows if self.places is None else [self.places[row] for row in rows]
-        listed = ", ".join(map(str, numbers[:5])) + (", ..." if len(rows) > 5 else "")
-        return f"{self.called}{'s' * (len(rows) > 1)} {listed} ({len(rows)} such)"
+        return self.row_names.listed(rows)
 
     def rows(self, places: np.ndarray) -> TypedTable:
         """The table of some rows. What a column is, all rows say."""
         kept = {name: column.rows(places) for name, column in self.columns.items()}
-        own_places = None if self.places is None else self.places[places]
-        return dataclasses.replace(self, columns=kept, size=len(places), places=own_places)
+        return dataclasses.replace(self, columns=kept, size=len(places), names=self.row_names.take(places))
+
+    def with_levels(self, schema: Schema) -> TypedTable:
+        """The table of a file that is read by a schema: what is a level there is no word for a missing cell."""
+        kept = dict(self.columns)
+        for own in schema.columns:
+            if own.name in kept and own.levels is not None:
+                kept[own.name] = kept[own.name].with_names(frozenset(own.levels.names))
+        return dataclasses.replace(self, columns=kept)
 
     def with_column(self, name: str, values: Any) -> TypedTable:
         """The table with a column more, or another one of a name."""
@@ -274,8 +299,8 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     """Any table as typed columns.
 
     Args:
-      table: columns by name (a dict, a structured array, a table of pandas, polars or pyarrow), the columns of a
-        file, or its path.
+      table: columns by name (a dict, a structured array, a table of pandas, polars or pyarrow), rows that are dicts,
+        the columns of a file, or its path.
       labels: columns of a file that name levels: they stay the exact text of the file.
       numbers: columns of a file that may be read as numbers too.
 
@@ -288,22 +313,40 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     if isinstance(table, TypedTable):
         return table
     if isinstance(table, str):
-        return table_of_file(functools.partial(read_columns, table), labels, numbers)
+        made = table_of_file(functools.partial(read_columns, table), labels, numbers)
+        _warn_of_words(made, table, labels, numbers)
+        return made
     if isinstance(table, FileColumns):
         return _of_file(table)
+    if are_records(table):
+        table = columns_of_records(table)
     if isinstance(table, np.ndarray) and table.dtype.names:
         table = {name: table[name] for name in table.dtype.names}
     if isinstance(table, Mapping):
-        return _of_columns([_column_in_memory(str(name), values) for name, values in table.items()])
+        rows = table.rows if isinstance(table, NamedColumns) else None
+        return _of_columns([_column_in_memory(str(name), values) for name, values in table.items()], rows)
     is_lazy = type(table).__name__ == "LazyFrame"
     require(not is_lazy, "table", "a table in memory", "a LazyFrame", "Pass table.collect().")
     columns = getattr(table, "columns", None)
-    expected = "columns by name (a dict, a table of pandas, polars or pyarrow), or a path"
+    expected = "columns by name (a dict, a list of dicts, a table of pandas, polars or pyarrow), or a path"
     require(columns is not None, "table", expected, type(table).__name__)
     names = list(getattr(table, "column_names", columns))  # type: ignore[arg-type]
     by_place = getattr(table, "iloc", None)
-    pick = (lambda place: by_place[:, place]) if by_place is not None else (lambda place: table[names[place]])
-    return _of_columns([_column_in_memory(str(name), pick(place)) for place, name in enumerate(names)])
+    pick: Callable[[int], Any] = lambda place: table[names[place]]
+    if by_place is not None:  # pandas
+        pick = lambda place: by_place[:, place]
+    elif hasattr(table, "column_names"):  # pyarrow; two of its columns may have one name
+        pick = table.column
+    index = row_names_of(table, len(table))
+    return _of_columns([_column_in_memory(str(name), pick(place), index) for place, name in enumerate(names)], index)
+
+
+def _warn_of_words(table: TypedTable, path: str, labels: Container[str], numbers: Container[str]) -> None:
+    """Warns of words in the columns that are read which count as missing: a name may be among them."""
+    for name, column in table.columns.items():
+        remedy = f" If it is a name, pass {pandas_remedy(path, name)}."
+        if (name in labels or name in numbers) and (said := column.said_missing(remedy)):
+            warnings.warn(said, UserWarning, stacklevel=3)
 
 
 def table_of_file(read: Callable[..., Columns], labels: Container[str], numbers: Container[str] = ()) -> TypedTable:
@@ -319,34 +362,36 @@ def table_of_file(read: Callable[..., Columns], labels: Container[str], numbers:
     if not both:
         return table
     typed = _of_file(read(exact=()))
-    kept = {name: dataclasses.replace(typed.columns[name], texts=table.columns[name].values) for name in both}
+    kept = {}
+    for name in both:
+        exact = table.columns[name]
+        kept[name] = dataclasses.replace(typed.columns[name], texts=exact.values, written=exact.written)
     return dataclasses.replace(table, columns={**table.columns, **kept})
 
 
-def _of_columns(columns: Sequence[TypedColumn]) -> TypedTable:
+def _of_columns(columns: Sequence[TypedColumn], rows: RowNames | None = None) -> TypedTable:
     names = [column.name for column in columns]
     repeated = tuple(dict.fromkeys(name for place, name in enumerate(names) if name in names[:place]))
     kept = {column.name: column for column in columns if column.name not in repeated}
     sizes = {len(column.values) for column in columns}
     require(len(sizes) <= 1, "table", "columns of one length", f"lengths {sorted(sizes)}")
-    return TypedTable(kept, next(iter(sizes), 0), repeated=repeated)
+    return TypedTable(kept, next(iter(sizes), 0), rows, repeated)
 
 
-def _of_file(columns: Mapping[str, np.ndarray]) -> TypedTable:
-    origin = origin_of(columns, "")
-    assert origin is not None
-    declared, cells = getattr(columns, "declared", {}), getattr(columns, "cells", {})
+def _of_file(columns: Columns) -> TypedTable:
+    assert isinstance(columns, FileColumns)
     kept = {}
     for name, values in columns.items():
-        if name in cells:  # the file has types of its own: its text is text, as in memory
-            array = array_of_list(cells[name].tolist(), name)
-            kept[name] = TypedColumn(name, array, declared=declared.get(name))
+        written = columns.written.get(name)
+        if name in columns.cells:  # the file has types of its own: its text is text, as in memory
+            array = array_of_list(columns.cells[name].tolist(), name)
+            kept[name] = TypedColumn(name, array, declared=columns.declared.get(name), written=written)
         else:
-            kept[name] = TypedColumn(name, np.asarray(values), from_file=True)
-    return TypedTable(kept, len(origin.numbers), origin.called, np.asarray(origin.numbers))
+            kept[name] = TypedColumn(name, np.asarray(values), from_file=True, written=written)
+    return TypedTable(kept, len(columns.rows.labels), row_names(columns))
 
 
-def _column_in_memory(name: str, values: Any) -> TypedColumn:
+def _column_in_memory(name: str, values: Any, rows: RowNames | None = None) -> TypedColumn:
     """A column of a dict, or of a table of pandas, polars or pyarrow."""
     if isinstance(values, TypedColumn):
         return dataclasses.replace(values, name=name)
@@ -354,7 +399,7 @@ def _column_in_memory(name: str, values: Any) -> TypedColumn:
     got = f"{name!r}: {str(values)[:40]!r}"
     require(not is_one, "table", "columns that are vectors", got, "Write [...] around it.")
     declared = declared_categories(values)
-    array = array_of_cells(values, name)
+    array = array_of_cells(values, name, None if rows is None else rows.within)
     require(array.ndim == 1, "table", "columns that are vectors", f"{name!r} of shape {array.shape}")
     is_plain = array.dtype.kind not in "cV"
     require(is_plain, "table", "real numbers, text, dates or categories", f"{name!r} of {array.dtype}")

@@ -24,6 +24,7 @@ from vijax.data.reading.parquet_values import (
 )
 from vijax.data.reading.partitions import Part, check_one_format, is_index
 from vijax.data.reading.store import Block, blocks_of, from_parquet, is_address, no_parquet, parquet_parts, said_of
+from vijax.data.schema.row_names import RowNames
 from vijax.data.streams.permutation import Permutation
 from vijax.data.tables.columns import column_of, number
 
@@ -83,6 +84,18 @@ class Rows:
             raise fail("held_out", expected, f"{held_out} ({number} rows)", "pass a share such as 0.1")
         part = lambda start, stop: dataclasses.replace(self, chosen=Chosen(seed, first + start, first + stop))
         return part(number, total), part(0, number)
+
+    def row_names(self, numbers: Int[np.ndarray, " n"]) -> RowNames:
+        """The names of some rows in messages: their files, and their numbers there, counted from 1."""
+        numbers = np.asarray(numbers, int)
+        if self.chosen is not None:
+            numbers = Permutation(self._in_files, (self.chosen.seed, SPLIT))(self.chosen.first + numbers)
+        firsts = np.array([block.first for block in self.blocks])
+        own = np.searchsorted(firsts, numbers, side="right") - 1
+        above = np.array([block.above for block in self.blocks])
+        files = np.array([Path(block.file).name for block in self.blocks], object)
+        labels = numbers - firsts[own] + above[own] + 1
+        return RowNames(labels, files=files[own] if len({block.file for block in self.blocks}) > 1 else None)
 
     def take(self, numbers: Int[np.ndarray, " n"], read: Callable[[Block], PyTree] | None = None) -> PyTree:
         """The arrays of some rows, numbered from 0 to N - 1, in this order: one reading of the row groups that have

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,77 +11,83 @@ from jaxtyping import Bool, Float, Int
 
 from vijax.data.reading.checks import fail
 from vijax.data.reading.parquet_values import EXACT
+from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, said_of_words, with_known_names
+from vijax.data.schema.row_names import RowNames, in_memory, rows_of_file
 
 Columns = Mapping[str, np.ndarray]
 
-MISSING_NAMES = frozenset(["", "na", "n/a", "nan", "null", "?", "<na>"])
-"""Names of a class or a group that stand for a missing value, in small letters: one may well be called "none"."""
-CODES = frozenset([".", "-", "--", "n.a.", "#n/a"])
-"""Cells that stand for a missing value where numbers are expected, and are told where they occur."""
-MISSING = MISSING_NAMES | CODES | {"none"}
-"""Cells that stand for a missing value among numbers, in small letters."""
+
+class NamedColumns(dict[str, np.ndarray]):
+    """Columns by name, with the names of their rows.
+
+    Attributes:
+      rows: the names of the rows in messages.
+    """
+
+    def __init__(self, columns: Mapping[str, np.ndarray], rows: RowNames):
+        super().__init__(columns)
+        self.rows = rows
+
+    def take(self, rows: Int[np.ndarray, " n"]) -> NamedColumns:
+        """Some of the rows, which keep their names."""
+        return NamedColumns({name: values[rows] for name, values in self.items()}, self.rows.take(rows))
 
 
-class FileColumns(dict[str, np.ndarray]):
+class FileColumns(NamedColumns):
     """Columns of a file by name.
 
     Attributes:
-      lines: the line on which each row ends; None where a file has no lines.
-      numbers: the numbers of the rows in a file without lines, counted from 1; None for all rows in turn.
       decimal: the decimal sign of a text file; None where no number of it has one.
       declared: categories in the order that the file declares, by column.
       cells: the cells with the types that the file gives them, of columns that are not of plain numbers; of a text file
         True and False alone.
+      written: the cells as the file has them, of columns of names in which words were read as missing.
     """
 
-    def __init__(self, columns: Mapping[str, np.ndarray], lines: Sequence[int] | None = None):
-        super().__init__(columns)
-        self.lines = lines
-        self.numbers: Int[np.ndarray, " N"] | None = None
+    def __init__(self, columns: Mapping[str, np.ndarray], rows: RowNames | None = None):
+        size = len(next(iter(columns.values()), ()))
+        super().__init__(columns, rows_of_file(size) if rows is None else rows)
+        self.decimal: str | None = None
         self.declared: dict[str, tuple[str, ...]] = {}
         self.cells: dict[str, np.ndarray] = {}
-        self.decimal: str | None = None
+        self.written: dict[str, np.ndarray] = {}
+
+    def keep_names(self, name: str, known: Container[str]) -> None:
+        """Puts words that were read as missing back into a column where they are names in the data of training."""
+        if name not in self.written:
+            return
+        self[name] = with_known_names(self[name], self.written[name], known)
+        if name in self.cells:
+            self.cells[name] = with_known_names(self.cells[name], self.written[name], known)
 
     def first(self, number: int | None) -> FileColumns:
         """The first rows."""
-        part = FileColumns({name: values[:number] for name, values in self.items()}, self.lines)
-        part.decimal = self.decimal
-        part.declared = self.declared
-        part.cells = {name: cells[:number] for name, cells in self.cells.items()}
-        return part
+        return self.take(np.arange(len(self.rows.labels))[:number])
 
     def take(self, rows: Int[np.ndarray, " n"]) -> FileColumns:
-        """Some of the rows, which keep their lines; of a file without lines their numbers."""
-        size = len(next(iter(self.values()), ()))
-        lines = None if self.lines is None else [self.lines[row] for row in rows]
-        part = FileColumns({name: values[rows] for name, values in self.items()}, lines)
-        part.numbers = self.numbers_of(size)[rows]
+        """Some of the rows, which keep their names."""
+        part = FileColumns({name: values[rows] for name, values in self.items()}, self.rows.take(rows))
         part.decimal = self.decimal
         part.declared = self.declared
         part.cells = {name: cells[rows] for name, cells in self.cells.items()}
+        part.written = {name: cells[rows] for name, cells in self.written.items()}
         return part
-
-    def numbers_of(self, size: int) -> Int[np.ndarray, " N"]:
-        """The numbers of the rows, counted from 1."""
-        return np.arange(1, size + 1) if self.numbers is None else self.numbers
 
 
 class Origin(NamedTuple):
-    """The file of some rows, and their places in it."""
+    """The file of some rows, or "data" for columns in memory, and the names of the rows there."""
 
-    where: str  # the file
-    called: str  # "line" in a text file, "row" in others
-    numbers: Int[np.ndarray, " N"]  # the lines or rows, counted from 1
+    where: str
+    rows: RowNames
+
+    def take(self, rows: Int[np.ndarray, " n"]) -> Origin:
+        """Some of the rows."""
+        return self._replace(rows=self.rows.take(rows))
 
 
 def origin_of(found: Mapping[str, np.ndarray], where: str) -> Origin | None:
-    """The origin of the columns of a file; None for columns in memory."""
-    if not isinstance(found, FileColumns):
-        return None
-    size = len(next(iter(found.values()), ()))
-    if found.lines is None:
-        return Origin(where, "row", found.numbers_of(size))
-    return Origin(where, "line", np.array(found.lines[:size], int))
+    """The origin of columns whose rows have names; None for others."""
+    return Origin(where, found.rows) if isinstance(found, NamedColumns) else None
 
 
 RowName = Callable[[Any], str]
@@ -89,36 +95,40 @@ RowName = Callable[[Any], str]
 
 
 def row_name(found: Mapping[str, np.ndarray]) -> RowName:
-    """Names of rows for messages: lines of a text file, rows counted from 1 of other files, and rows counted from 0 of
-    a table in memory.
+    """Names of rows in the middle of a message; see `vijax.data.schema.row_names`.
 
-    >>> x = {"x": np.zeros(3)}
-    >>> row_name(FileColumns(x, [2, 3, 5]))(2), row_name(FileColumns(x))(2), row_name(x)(2)
+    >>> x, lines = {"x": np.zeros(3)}, RowNames(np.array([2, 3, 5]), "line")
+    >>> row_name(FileColumns(x, lines))(2), row_name(FileColumns(x))(2), row_name(x)(2)
     ('line 5', 'row 3', 'row 2, counted from 0,')
     """
-    origin = origin_of(found, "")
-    if origin is None:
-        return lambda row: f"row {row}, counted from 0,"
-    return lambda row: f"{origin.called} {origin.numbers[row]}"
+    return row_names(found).within
+
+
+def row_names(found: Mapping[str, np.ndarray]) -> RowNames:
+    """The names of the rows of columns."""
+    if isinstance(found, NamedColumns):
+        return found.rows
+    return in_memory(len(next(iter(found.values()), ())))
 
 
 def number(cell: object) -> float:
     """A cell as a number, NaN where it is missing; ValueError for all else, also for Python's 1_000."""
-    text = str(cell).strip()
-    if "_" in text:
+    if is_missing(cell):
+        return np.nan
+    text = str(cell)
+    value = np.nan if "_" in text else float(text)
+    if value != value:
         raise ValueError(text)
-    return np.nan if text.lower() in MISSING else float(text)
+    return value
 
 
-TRUTHS = {"true": True, "false": False}
-"""True and False as files have them, in small letters."""
 LONGEST_TRUTH = 20
 """Letters of a cell of True and False at most, blanks among them."""
 WHOLE = re.compile(r"[+-]?\d+")
 
 
 def column_of(cells: Sequence[str]) -> np.ndarray:
-    """Numbers, with NaN where they are missing, or else the strings themselves. A column of True and False alone is of
+    """Numbers, with NaN where a text is empty, or else the strings themselves. A column of True and False alone is of
     1 and 0, as in files with types; whole numbers that floats do not hold stay whole, where none is missing.
 
     >>> column_of(["1", "", "2.5"]), column_of(["1", "two"]), column_of(["TRUE", "false", ""])
@@ -129,7 +139,13 @@ def column_of(cells: Sequence[str]) -> np.ndarray:
     if are_truths(cells):
         return np.array([np.nan if truth is None else float(truth) for truth in truths_of(cells)])
     try:
-        numbers = np.array([number(cell) for cell in cells], float)
+        # A text of blanks alone, which is missing, or "nan", which is no number, are left to `number`.
+        numbers = np.array([float(cell) if cell else np.nan for cell in cells])
+        is_plain = np.isnan(numbers).sum() == sum(not cell for cell in cells) and not any("_" in cell for cell in cells)
+    except ValueError:
+        is_plain = False
+    try:
+        numbers = numbers if is_plain else np.array([number(cell) for cell in cells], float)
     except ValueError:
         return np.array(cells, object)
     integers = integers_of(numbers, cells)
@@ -137,10 +153,9 @@ def column_of(cells: Sequence[str]) -> np.ndarray:
 
 
 def are_truths(cells: Sequence[str]) -> bool:
-    """True where each cell is True, False or missing, and not all are missing. A cell of another kind ends the look."""
-    possible = TRUTHS.keys() | MISSING
-    is_one = lambda cell: len(cell) <= LONGEST_TRUTH and cell.strip().lower() in possible
-    return all(map(is_one, cells)) and any(cell.strip().lower() in TRUTHS for cell in cells)
+    """True where each cell is True, False or empty, and not all are empty. A cell of another kind ends the look."""
+    is_one = lambda cell: len(cell) <= LONGEST_TRUTH and (not cell.strip() or cell.strip().lower() in TRUTHS)
+    return all(map(is_one, cells)) and any(cell.strip() for cell in cells)
 
 
 def truths_of(cells: Sequence[str]) -> np.ndarray:
@@ -170,7 +185,7 @@ def without_blanks(cells: Sequence[Any]) -> list[Any]:
     return [short[cell] if isinstance(cell, str) else cell for cell in cells]
 
 
-def columns_without_blanks(columns: Columns, where: str) -> Columns:
+def columns_without_blanks(columns: Columns, where: str) -> NamedColumns:
     """Columns in memory as those of a file are read: without the blanks around names and texts.
 
     Raises:
@@ -185,7 +200,7 @@ def columns_without_blanks(columns: Columns, where: str) -> Columns:
     for name, values in short.items():
         if values.dtype == object:
             short[name] = np.array(without_blanks(values.tolist()), object)
-    return short
+    return NamedColumns(short, row_names(columns))
 
 
 def not_numbers(values: np.ndarray) -> Bool[np.ndarray, " N"]:
@@ -207,22 +222,52 @@ def as_numbers(
 
 
 def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
-    """A mask of the names of classes or groups that are missing."""
+    """A mask of the missing cells."""
     if values.dtype != object:
         return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
-    return np.array([str(value).strip().lower() in MISSING_NAMES for value in values], bool)
+    return np.array([is_missing(value) for value in values], bool)
+
+
+def as_written(found: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """A column as its file has it, words for missing cells among its names."""
+    return found.written.get(name, found[name]) if isinstance(found, FileColumns) else found[name]
+
+
+def words_in(found: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
+    """The words among the names of a column that were read as missing."""
+    if not isinstance(found, FileColumns) or name not in found.written:
+        return ()
+    return tuple(dict.fromkeys(filter(None, found.written[name][are_missing(found[name])].tolist())))
+
+
+def said_missing(found: Mapping[str, np.ndarray], name: str, remedy: str = IF_NAMES) -> str:
+    """Sentences on the words of a column that were read as missing, and what to do; "" where there are none."""
+    written = found.written.get(name) if isinstance(found, FileColumns) else None
+    said = said_of_words(name, written, are_missing(found[name]))
+    return f"{said}{remedy}" if said else ""
 
 
 REMOVE = "remove those rows or fill them in"
 
 
-def check_present(values: np.ndarray, expected: str, where: str, at: RowName, remedy: str = REMOVE) -> None:
-    """Raises a DataError where the names of classes, groups or nodes are missing in some rows."""
+def check_present(
+    values: np.ndarray, expected: str, where: str, at: RowName, remedy: str = REMOVE, words: str = ""
+) -> None:
+    """Raises a DataError where the names of classes, groups or nodes are missing in some rows.
+
+    Args:
+      values: the cells.
+      expected: what should be in every row.
+      where: the file and the column.
+      at: the names of rows.
+      remedy: what to do.
+      words: what `said_missing` says of the column.
+    """
     missing = np.flatnonzero(are_missing(values))
     if len(missing):
         rows = ", ".join(map(at, missing[:5].tolist())) + (", ..." if len(missing) > 5 else "")
         got = f"a missing value in {rows} ({len(missing)} such)"
-        raise fail(where, expected, got, remedy)
+        raise fail(where, expected, got, f"{remedy}. {words.rstrip('.')}" if words else remedy)
 
 
 def check_parts(number: int, total: int, held_out: float, what: str) -> None:

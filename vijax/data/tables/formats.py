@@ -13,6 +13,7 @@ import numpy as np
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.files import check_regular, parsing, read_lines
+from vijax.data.reading.preamble import check_comment, preamble_of
 from vijax.data.tables.sheets import sheet_of
 from vijax.files import check_declared_sizes
 
@@ -55,6 +56,7 @@ class Dialect(NamedTuple):
       separator: the letter between cells; None finds it in the first lines.
       decimal: the letter before the fraction of a number; None finds commas where cells are divided by other letters.
       sheet: the sheet of a spreadsheet; None for the first.
+      missing_words: words for a missing cell in columns of names; None for the usual ones of the format.
       decimal_before: the decimal sign of the file of which this one has more rows, where `decimal` is None; it says
         nothing of a file whose cells are divided by commas.
     """
@@ -63,6 +65,7 @@ class Dialect(NamedTuple):
     separator: Separator | None = None
     decimal: Decimal | None = None
     sheet: str | None = None
+    missing_words: tuple[str, ...] | None = None
     decimal_before: Decimal | None = None
 
 
@@ -73,31 +76,64 @@ MOST_LINES = 100
 """Lines in which the separator is looked for."""
 
 
-def read_delimited(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> tuple[list[str], Rows, str]:
-    """The names in the header line, the rows below it, each with the number of the line on which it ends, and the
-    separator. One that was found, and is not that of the file's ending, is noted.
+class Delimited(NamedTuple):
+    """A text file whose lines have cells.
+
+    Attributes:
+      header: the names in the header line.
+      rows: the rows below it, each with the number of the line on which it ends.
+      separator: the letter between cells.
+      line: the number of the header line.
+    """
+
+    header: list[str]
+    rows: Rows
+    separator: str
+    line: int
+
+
+def read_delimited(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Delimited:
+    """The header of a text file, and its rows. A separator that was found, and is not that of the file's ending, and
+    comments above the header are noted.
 
     Empty lines are left out. A row may have fewer cells than the header, and more only if those are empty. Raises
     DataError: at once where there is no header; while the rows are read, where one has more cells than the header or is
     no CSV."""
+    notes = notes or Notes()
     csv.field_size_limit(2**31 - 1)
     lines = (f"{line}\n" for line in read_lines(path, dialect.encoding))
     first = list(itertools.islice(lines, MOST_LINES))
+    preamble = preamble_of(first, list(SEPARATORS), path, notes)
+    first = first[preamble.number :]
     delimiter = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
-    if dialect.separator is None:
-        delimiter = _separator(first, delimiter, path, notes or Notes())
-    else:
+    if dialect.separator is not None:
         delimiter = dialect.separator.replace("tab", "\t")
         if delimiter not in SEPARATORS:
             raise fail("separator", "one of ',', ';', 'tab' and '|'", repr(dialect.separator), "pass one of these")
+    elif preamble.separator is not None:
+        delimiter = preamble.separator
+    else:
+        delimiter = _separator(first, delimiter, path, notes)
     # Python's csv needs line ends, and counts lines itself: a quoted text may have several.
     reader = csv.reader(itertools.chain(first, lines), delimiter=delimiter, strict=True)
+    line = preamble.number + 1
     try:
         header = [cell.strip() for cell in next(reader, [])]
     except csv.Error as error:
-        raise _no_csv(path, reader.line_num, error) from error
-    _check_header(header, f"{path}:1", delimiter)
-    return header, _rows(path, reader, len(header), delimiter), delimiter
+        raise _no_csv(path, preamble.number + reader.line_num, error) from error
+    _check_header(header, f"{path}:{line}", delimiter)
+    if preamble.comment is not None:
+        rows = [row for row in _some_rows(first, delimiter)[1:] if row]
+        check_comment(preamble, header, rows, delimiter, path)
+    return Delimited(header, _rows(path, reader, len(header), delimiter, preamble.number), delimiter, line)
+
+
+def _some_rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    """The cells of some lines; none where they are no CSV, as its reader says."""
+    try:
+        return list(csv.reader(lines, delimiter=delimiter))
+    except csv.Error:
+        return []
 
 
 def _separator(lines: Sequence[str], usual: str, path: Path, notes: Notes) -> str:
@@ -112,11 +148,8 @@ def _separator(lines: Sequence[str], usual: str, path: Path, notes: Notes) -> st
 
 
 def _fits(lines: Sequence[str], letter: str) -> bool:
-    try:
-        rows = [row for row in csv.reader(lines, delimiter=letter) if row]
-    except csv.Error:  # its reader says so
-        return False
-    if len(lines) == MOST_LINES:  # the last row may go on
+    rows = [row for row in _some_rows(lines, letter) if row]
+    if len(lines) >= MOST_LINES // 2:  # the last row may go on
         rows = rows[:-1]
     return bool(rows) and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1
 
@@ -183,9 +216,24 @@ def sign_of(columns: Iterable[Sequence[str]]) -> Decimal | None:
 
 
 # --- spreadsheets ----------------------------------------------------------------------------------------------------
-def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> tuple[list[str], list[list[Any]]]:
-    """The names in the first row of a sheet that is not empty, and the cells of the rows below it, "" for an empty one.
-    A note says which sheet is read where there are several."""
+class SheetTable(NamedTuple):
+    """A sheet with a header.
+
+    Attributes:
+      header: the names in the first row that is not empty.
+      rows: the cells of the rows below it that are not empty, "" for an empty cell.
+      numbers: the numbers of these rows, as the spreadsheet shows them.
+      line: that of the header.
+    """
+
+    header: list[str]
+    rows: list[list[Any]]
+    numbers: list[int]
+    line: int
+
+
+def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> SheetTable:
+    """The wanted sheet. A note says which is read where there are several."""
     found = sheet_of(path, dialect.sheet)
     if found.name is None:
         wanted = "a sheet" if dialect.sheet is None else f"a sheet {dialect.sheet!r}"
@@ -193,27 +241,41 @@ def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None)
     if len(found.sheets) > 1 and dialect.sheet is None and notes is not None:
         others = listed(found.sheets[1:])
         notes.add(f"The sheet {found.name!r} of {path.name} is read, and not {others}: set sheet for another.")
-    rows = found.rows
+    above = _num_comments(found.rows)
+    if above and notes is not None:
+        notes.add(f"Rows of {path.name} above the header that begin with # are left out, as comments: {above}.")
+    rows, numbers = found.rows[above:], found.numbers[above:]
     header = [str(cell).strip() for cell in next(iter(rows), [])]
-    _check_header(header, f"{path}, the first row")
-    return header, rows[1:]
+    line = next(iter(numbers), 1)
+    _check_header(header, f"{path}, row {line}")
+    return SheetTable(header, rows[1:], numbers[1:], line)
+
+
+def _num_comments(rows: Sequence[Sequence[Any]]) -> int:
+    """How many rows stand above the header as comments: each has one cell, a text that begins with #."""
+    is_comment = lambda row: len([cell for cell in row if cell != ""]) == 1 and re.match(r"\s*#.", str(row[0]))
+    return next((number for number, row in enumerate(rows) if not is_comment(row)), 0)
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
-def _rows(path: Path, reader, number: int, delimiter: str) -> Rows:
+def _rows(path: Path, reader, number: int, delimiter: str, lines_above: int) -> Rows:
+    """The rows with the number of the line on which each ends."""
     try:
         for row in reader:
             if any(cell.strip() for cell in row[number:]):
                 got = f"{len(row)}, the first too many being {row[number][:40]!r}"
                 remedy = f'quote cells that hold {SEPARATORS[delimiter]}, as in "one, two", or correct the line'
-                raise fail(f"{path}:{reader.line_num}", f"{number} cells, as in the header", got, remedy)
+                raise fail(f"{path}:{lines_above + reader.line_num}", f"{number} cells, as in the header", got, remedy)
             if row:
-                yield reader.line_num, row[:number]
+                yield lines_above + reader.line_num, row[:number]
     except csv.Error as error:
-        raise _no_csv(path, reader.line_num, error) from error
+        raise _no_csv(path, lines_above + reader.line_num, error) from error
 
 
 def _no_csv(path: Path, line: int, error: csv.Error) -> ValueError:
+    if "new-line character" in str(error):
+        remedy = "save it again with line ends as of Windows or Unix; of a cell with several lines quote all of it"
+        return fail(f"{path}:{line}", "lines that end as in Windows or Unix", "a line end of old Macs", remedy)
     return fail(f"{path}:{line}", "CSV", str(error), "quote cells that hold commas, quotes or line ends")
 
 

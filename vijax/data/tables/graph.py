@@ -18,6 +18,7 @@ from vijax.data.tables.columns import (
     check_present,
     not_numbers,
     row_name,
+    said_missing,
 )
 
 MOST_NODES = 5000
@@ -102,7 +103,9 @@ def _of_edges(
 ) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
     ends = []
     for column in (choice.source, choice.target):
-        check_present(found[column], "a node in every row", f"{where}, column {column!r}", row_name(found))
+        words = said_missing(found, column)
+        where_column = f"{where}, column {column!r}"
+        check_present(found[column], "a node in every row", where_column, row_name(found), words=words)
         ends.append([name_of(value) for value in found[column].tolist()])
     names = tuple(dict.fromkeys(name for pair in zip(*ends, strict=True) for name in pair))
     if choice.nodes is not None and set(names) <= set(choice.nodes):

@@ -4,7 +4,8 @@ The library of spreadsheets takes memory for every cell between the first and th
 there is not as much. Here that process is this one. It gets a limit, imports nothing of vijax, and writes JSON lines:
 
     {"sheets": [...], "sheet": name or null}      all sheets, and the one that is read
-    [[cell, ...], ...]                            some rows that are not empty, without empty cells at their ends
+    {"numbers": [...]}                            the numbers of some rows that are not empty, as the sheet shows them
+    [[cell, ...], ...]                            these rows, without empty cells at their ends
     {"rows": number}                              all rows were written
     {"error": text}                               the library cannot read the file
 
@@ -74,18 +75,29 @@ def write_sheet(path: str, wanted: str | None, out: Any) -> None:
         names = list(book.sheet_names)
         sheet = wanted if wanted is not None else next(iter(names), None)
         say({"sheets": names, "sheet": sheet if sheet in names else None})
-        rows = book.get_sheet_by_name(sheet).to_python() if sheet in names else []
-    number, some = 0, []
-    for row in rows:
+        found = book.get_sheet_by_name(sheet) if sheet in names else None
+        rows = [] if found is None else found.to_python()
+        # The library leaves out what lies above the first cell that holds something.
+        above = found.start[0] if found is not None and found.start is not None else 0
+    written = 0
+    some: list[list[Any]] = []
+    numbers: list[int] = []
+
+    def write() -> None:
+        say({"numbers": numbers})
+        say(some)
+
+    for number, row in enumerate(rows, above + 1):
         while row and row[-1] == "":
             row.pop()
         if row:
             some.append(row)
+            numbers.append(number)
         if len(some) == ROWS:
-            say(some)
-            number, some = number + ROWS, []
-    say(some)
-    say({"rows": number + len(some)})
+            write()
+            written, some, numbers = written + ROWS, [], []
+    write()
+    say({"rows": written + len(some)})
 
 
 def main(library: str, most_bytes: str, path: str, wanted: str) -> int:

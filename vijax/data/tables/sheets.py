@@ -47,11 +47,13 @@ class Sheet(NamedTuple):
       sheets: the names of all sheets of the file.
       name: the name of this one; None where there is none of the wanted name.
       rows: the rows that are not empty, of one length, "" standing for an empty cell.
+      numbers: the number of each row, as spreadsheets show it.
     """
 
     sheets: list[str]
     name: str | None
     rows: list[list[Any]]
+    numbers: list[int]
 
 
 def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
@@ -78,7 +80,7 @@ def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
         said.seek(0)
         last = said.read(2000).decode(errors="replace").strip()
     if code == 0 and found.whole:
-        return Sheet(found.sheets, found.name, _of_one_length(found.rows))
+        return Sheet(found.sheets, found.name, _of_one_length(found.rows), found.numbers)
     if code == sheet_process.DAMAGED and found.error is not None:
         _check_extent(path, most_bytes)
         raise fail(path, "a whole spreadsheet", f"an unreadable one ({_first_line(found.error)})", SAVE_AGAIN)
@@ -98,7 +100,7 @@ def _in_this_process(path: Path, wanted: str | None) -> Sheet:
         sheet_process.write_sheet(str(path), wanted, lines)
     lines.seek(0)
     found = _read(lines)
-    return Sheet(found.sheets, found.name, _of_one_length(found.rows))
+    return Sheet(found.sheets, found.name, _of_one_length(found.rows), found.numbers)
 
 
 def most_memory(sizes: Packed) -> int:
@@ -146,6 +148,7 @@ class _Found:
         self.sheets: list[str] = []
         self.name: str | None = None
         self.rows: list[list[Any]] = []
+        self.numbers: list[int] = []
         self.error: str | None = None
         self.whole = False
 
@@ -162,10 +165,12 @@ def _read(lines: Any) -> _Found:
             found.rows += value if no_dates else [[sheet_process.from_json(cell) for cell in row] for row in value]
         elif "sheets" in value:
             found.sheets, found.name = value["sheets"], value["sheet"]
+        elif "numbers" in value:
+            found.numbers += value["numbers"]
         elif "error" in value:
             found.error = value["error"]
         else:
-            found.whole = value["rows"] == len(found.rows)
+            found.whole = value["rows"] == len(found.rows) == len(found.numbers)
     return found
 
 

@@ -16,7 +16,7 @@ from vijax.data.reading.checks import DataError, Notes, fail, listed, nearest
 from vijax.data.schema.labels import LabelKind, Levels, kind_of_names, labels_of
 from vijax.data.tables.columns import (
     Columns,
-    FileColumns,
+    NamedColumns,
     Origin,
     RowName,
     are_missing,
@@ -26,6 +26,8 @@ from vijax.data.tables.columns import (
     not_numbers,
     origin_of,
     row_name,
+    row_names,
+    said_missing,
 )
 from vijax.data.tables.order import MissingTimes, find_order, in_order
 from vijax.data.tables.rows_in_time import Order, RowsInTime, Timed
@@ -103,7 +105,7 @@ class Table:
     def rows(self, index: np.ndarray) -> Table:
         """The table of some rows; their groups are numbered again."""
         y = None if self.y is None else self.y[index]
-        origin = self.origin and self.origin._replace(numbers=self.origin.numbers[index])
+        origin = self.origin and self.origin.take(index)
         part = dataclasses.replace(self, x=self.x[index], y=y, timed=_some(self.timed, index), origin=origin)
         if self.groups is None:
             return part
@@ -160,7 +162,7 @@ def rows_of(data: Any) -> Iterator[None]:
         if origin is None:
             raise
         row = data.by_time()[error.row]
-        place = f"{origin.called} {origin.numbers[row]}, column {data.columns[error.column]!r}"
+        place = f"{origin.rows.name(row)}, column {data.columns[error.column]!r}"
         raise DataError(f"{origin.where}, {error.at(place)}") from None
 
 
@@ -222,6 +224,8 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
     _check_there(found, choice, where)
     _check_columns(choice, where)
     notes = notes or Notes()
+    for said in _said_of_words(found, choice):
+        notes.add(said)
     num_rows = _num_rows(found)
     if choice.drop:
         found = placed_rows(found, choice, notes)
@@ -234,7 +238,9 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
             raise
         found = _without_rows(found, error.missing, error.name, notes)
         return dataclasses.replace(table_of(found, choice, where, notes), num_dropped=num_rows - _num_rows(found))
-    columns = choice.columns or _columns_of_numbers(found, choice, where, notes, in_time.left_out)
+    columns = choice.columns
+    if columns is None:
+        columns = _columns_of_numbers(found, choice, where, notes, in_time.left_out)
     if choice.drop and not choice.missing:
         whole = are_whole(found, choice._replace(columns=columns), where)
         if not whole.all():
@@ -243,13 +249,14 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
                 remedy = f"leave the columns out that lack most cells: {_lacking(found, columns, where)}"
                 raise fail(where, "rows without a missing cell", "none", remedy)
             settled = choice._replace(columns=columns, drop=False, group_kind=group_kind)
-            table = table_of(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
+            with _saying_words(found, choice):
+                table = table_of(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
             return dataclasses.replace(table, num_dropped=num_rows - table.num_rows)
     x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
     _check_values(x, columns, choice, where, at)
     if choice.unseen:
         x = _without_unseen(x, notes)
-    target = None if choice.target is None else _target(found[choice.target], choice, where, at)
+    target = None if choice.target is None else _target(found, choice.target, choice, where, at)
     if choice.in_time and not isinstance(choice.order, Order):
         say_order(in_time, groups, columns, notes)
     return Table(
@@ -268,6 +275,24 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
         notes=notes.texts(),
         origin=origin_of(found, where),
     )
+
+
+def _said_of_words(found: Columns, choice: Choice) -> list[str]:
+    """Notes on the words that were read as missing groups, classes and times."""
+    names = dict.fromkeys((*choice.labels, *choice.order_columns))
+    return [said for name in names if (said := said_missing(found, name))]
+
+
+@contextlib.contextmanager
+def _saying_words(found: Columns, choice: Choice) -> Iterator[None]:
+    """Adds to an error of the rows that are left the words for which others were left out."""
+    try:
+        yield
+    except DataError as error:
+        said = _said_of_words(found, choice)
+        if not said:
+            raise
+        raise DataError(" ".join([str(error), *said])) from error
 
 
 def _num_rows(found: Columns) -> int:
@@ -292,7 +317,8 @@ def _groups(
     if choice.group is None:
         return (), None, choice.group_kind or "text"
     remedy = "write them; or leave those rows out: --set data.missing=drop"
-    check_present(found[choice.group], "a group in every row", f"{where}, group {choice.group!r}", at, remedy)
+    where_group, words = f"{where}, group {choice.group!r}", said_missing(found, choice.group)
+    check_present(found[choice.group], "a group in every row", where_group, at, remedy, words)
     labels = labels_of(found[choice.group])
     if choice.group_kind is not None:
         labels = labels.named_as(choice.group_kind)
@@ -322,10 +348,9 @@ def _order(
 
 # --- missing cells ---------------------------------------------------------------------------------------------------
 def some_rows(found: Columns, rows: Int[np.ndarray, " n"]) -> Columns:
-    """Some of the rows of all columns, which keep their places in the file."""
-    if isinstance(found, FileColumns):
-        return found.take(rows)
-    return {name: values[rows] for name, values in found.items()}
+    """Some of the rows of all columns, which keep their names."""
+    named = found if isinstance(found, NamedColumns) else NamedColumns(found, row_names(found))
+    return named.take(rows)
 
 
 def are_whole(found: Columns, choice: Choice, where: str) -> Bool[np.ndarray, " N"]:
@@ -366,7 +391,7 @@ def placed_rows(found: Columns, choice: Choice, notes: Notes) -> Columns:
 
 def _without_rows(found: Columns, missing: Bool[np.ndarray, " N"], name: str, notes: Notes) -> Columns:
     """The rows that do not lack a group or a time; the others are noted."""
-    count, first = int(missing.sum()), row_name(found)(int(np.argmax(missing))).rstrip(",")
+    count, first = int(missing.sum()), row_names(found).name(int(np.argmax(missing)))
     notes.add(f"{count:,} rows without a {name!r} are left out (data.missing), the first in {first}.")
     return some_rows(found, np.flatnonzero(~missing))
 
@@ -390,8 +415,8 @@ MOST_ROWS_NAMED = 5
 def _say_dropped(found: Columns, columns: tuple[str, ...], choice: Choice, whole: np.ndarray, notes: Notes) -> None:
     """Notes how many rows are left out, which, and for which columns."""
     out = np.flatnonzero(~whole)
-    at = row_name(found)
-    places = ", ".join(at(int(row)).rstrip(",") for row in out[:MOST_ROWS_NAMED])
+    names = row_names(found)
+    places = ", ".join(names.name(row) for row in out[:MOST_ROWS_NAMED])
     more = f" and {len(out) - MOST_ROWS_NAMED:,} more" if len(out) > MOST_ROWS_NAMED else ""
     needed = (*columns, *([choice.target] if choice.target else []))
     counts = {name: int(_lacks(found[name]).sum()) for name in needed}
@@ -418,6 +443,9 @@ def _lacking(found: Columns, columns: tuple[str, ...], where: str) -> str:
 def _check_columns(choice: Choice, where: str) -> None:
     """Refuses a column that is named twice, and the target among the columns that predict it."""
     names = choice.columns or ()
+    if choice.columns == ():
+        remedy = "name them, or leave it unset to use all columns of numbers"
+        raise fail(f"{where}, data.columns", "one column or more", "none", remedy)
     again = list(dict.fromkeys(name for i, name in enumerate(names) if name in names[:i]))
     if again:
         got = f"{listed(again)} more than once"
@@ -533,12 +561,16 @@ def _check_values(x: np.ndarray, columns: tuple[str, ...], choice: Choice, where
     raise fail(where, "finite numbers", place, f"{remedy}{other}")
 
 
-def _target(values: np.ndarray, choice: Choice, where: str, at: RowName) -> tuple[np.ndarray, tuple[str, str] | None]:
+def _target(
+    found: Columns, name: str, choice: Choice, where: str, at: RowName
+) -> tuple[np.ndarray, tuple[str, str] | None]:
+    values = found[name]
     if choice.kind != "binary":
-        y = _numbers(values, str(choice.target), where, at)
-    where = f"{where}, target {choice.target!r}"
+        y = _numbers(values, name, where, at)
+    where = f"{where}, target {name!r}"
     if choice.kind == "binary":
-        return _two_classes(values, choice.classes, where, at)
+        check_present(values, "a class in every row", where, at, words=said_missing(found, name))
+        return _two_classes(values, choice.classes, where)
     whole = (y >= 0) & (y == np.floor(y))
     wrong = ~np.isfinite(y) | (~whole if choice.kind == "count" else False)
     if wrong.any():
@@ -551,11 +583,8 @@ def _target(values: np.ndarray, choice: Choice, where: str, at: RowName) -> tupl
     return y, None
 
 
-def _two_classes(
-    values: np.ndarray, classes: tuple[str, str] | None, where: str, at: RowName
-) -> tuple[np.ndarray, tuple[str, str]]:
+def _two_classes(values: np.ndarray, classes: tuple[str, str] | None, where: str) -> tuple[np.ndarray, tuple[str, str]]:
     """Labels and names of two classes: -1 for the first by name (or by number), +1 for the second."""
-    check_present(values, "a class in every row", where, at)
     labels = labels_of(values)
     expected = classes or labels.levels().names
     levels = Levels(expected, kind_of_names(expected))

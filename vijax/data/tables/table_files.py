@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import decimal
 import functools
+import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vijax.data.reading.checks import Notes, fail, listed, nearest
+from vijax.data.reading.checks import Notes, fail, listed, nearest, says_number
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, kind_of, naming
 from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, check_row_groups, values_of
 from vijax.data.reading.partitions import cells_of, check_one_format, index_left_out, is_index
 from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_files, parquet_parts
 from vijax.data.schema.labels import name_of
+from vijax.data.schema.missing_words import CODES, Cleared, MissingWords, is_missing, missing_words, without_words
+from vijax.data.schema.row_names import RowNames, lines, rows_of_files
 from vijax.data.tables.columns import (
-    CODES,
-    MISSING,
     WHOLE,
     FileColumns,
     are_truths,
     column_of,
-    not_numbers,
     smallest_integers,
     truths_of,
     without_blanks,
@@ -67,7 +67,8 @@ def read_table(
     downloaded.
 
     Args:
-      source: see `KNOWN`. Text files have a header line; empty cells, NA, NaN and ? are missing values.
+      source: see `KNOWN`. Text files have a header line; empty cells, NA, NaN and ? are missing values there and in
+        spreadsheets.
       choice: the columns to use.
       seed: seed of a synthetic generator.
       num_rows: number of rows to generate, or of first rows to keep.
@@ -121,7 +122,7 @@ def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
     """The names of the columns of a source, of a text file from its header alone; None where they cannot be read."""
     try:
         if Path(source).suffix.lower() in (".csv", ".tsv", ".txt") and not is_url(source):
-            return read_delimited(Path(source).expanduser(), dialect)[0]
+            return read_delimited(Path(source).expanduser(), dialect).header
         if is_parquet(source):
             files = parquet_files(source)
             return from_parquet(files[0], lambda file: file.schema_arrow).names if files else None
@@ -157,29 +158,64 @@ def _bundled(source: str, name: str) -> Columns:
 
 
 def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
-    header, rows, separator = read_delimited(path, dialect, notes)
-    may_have_commas = dialect.decimal == "," or (dialect.decimal is None and separator != ",")
-    names = with_points(header, None, f"{path}:1")[0] if may_have_commas else header
-    _check_header(names, f"{path}:1", notes)
+    table = read_delimited(path, dialect, notes)
+    header = table.header
+    may_have_commas = dialect.decimal == "," or (dialect.decimal is None and table.separator != ",")
+    names = with_points(header, None, f"{path}:{table.line}")[0] if may_have_commas else header
+    _check_header(names, f"{path}:{table.line}", notes)
     cells: list[list[str]] = []
-    lines: list[int] = []
-    for line, row in rows:
+    ends: list[int] = []
+    for line, row in table.rows:
         if len(row) < len(header):
-            raise fail(f"{path}:{line}", f"{len(header)} cells, as in the header", f"{len(row)}", "correct the line")
+            remedy = "correct the line" + "; remove comments below the header" * row[0].lstrip().startswith("#")
+            raise fail(f"{path}:{line}", f"{len(header)} cells, as in the header", f"{len(row)}", remedy)
         cells.append(row)
-        lines.append(line)
+        ends.append(line)
+    _leave_empty_ends_out(path, cells, ends, notes)
+    _say_comments(path, "Line", [row[0] for row in cells], ends, notes)
     raw = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
     columns = {name: [cell.strip() for cell in column] for name, column in raw.items()}
     _say_blanks(raw, notes)
     numeric = [name for name in columns if name not in exact]
     sign = _to_points(path, columns, numeric, dialect, notes) if may_have_commas else dialect.decimal
-    _say_codes(columns, exact, notes)
-    table = FileColumns({name: _column(c, name, name in exact, notes) for name, c in columns.items()}, lines)
-    table.decimal = sign or sign_of(columns.values())
+    words = missing_words(dialect.missing_words, written_by_people=True)
+    cleared = {name: without_words(cells, words, name in exact) for name, cells in columns.items()}
+    _say_codes(columns, cleared, notes)
+    found = FileColumns(
+        {name: _column(c.cells, name, name in exact, notes) for name, c in cleared.items()}, lines(ends)
+    )
+    found.written = {name: column.written for name, column in cleared.items() if column.written is not None}
+    found.decimal = sign or sign_of(columns.values())
     for name in numeric:
-        if are_truths(columns[name]):
-            table.cells[name] = truths_of(columns[name])
-    return table
+        if are_truths(cleared[name].cells):
+            found.cells[name] = truths_of(cleared[name].cells)
+    return found
+
+
+def _leave_empty_ends_out(path: Path, cells: list[list[str]], ends: list[int], notes: Notes) -> None:
+    """Drops the last rows as far as they have separators alone, which spreadsheets write below a table. Such rows
+    between others stay: they are rows whose cells are all missing."""
+    last = len(cells)
+    while last and len(cells[last - 1]) > 1 and not any(cell.strip() for cell in cells[last - 1]):
+        last -= 1
+    if last == len(cells) or not last:
+        return
+    said = f"line {ends[last]} has" if last + 1 == len(cells) else f"lines {ends[last]} to {ends[-1]} have"
+    notes.add(f"The last {said} no value in {path.name}: left out.")
+    del cells[last:], ends[last:]
+
+
+FAULT_OF_SHEET = re.compile(r"#[A-Z/0]+[!?]?")
+"""What a spreadsheet writes in place of a value that it cannot compute, such as #DIV/0!."""
+
+
+def _say_comments(path: Path, called: str, first_cells: Sequence[str], ends: Sequence[int], notes: Notes) -> None:
+    """Notes rows that may be comments: few among others begin with #."""
+    is_one = lambda cell: cell.lstrip().startswith("#") and FAULT_OF_SHEET.fullmatch(cell.strip()) is None
+    marked = [line for line, cell in zip(ends, first_cells, strict=True) if is_one(cell)]
+    if marked and 2 * len(marked) <= len(ends):
+        more = "" if len(marked) == 1 else f", and {len(marked) - 1:,} more"
+        notes.add(f"{called} {marked[0]} of {path.name}{more}: read as a row, with # in front. Remove it if a comment.")
 
 
 def _to_points(
@@ -243,13 +279,13 @@ def _say_blanks(raw: Mapping[str, Sequence[Any]], notes: Notes) -> None:
                 break
 
 
-def _say_codes(columns: Mapping[str, Sequence[str]], exact: Container[str], notes: Notes) -> None:
+def _say_codes(columns: Mapping[str, Sequence[str]], cleared: Mapping[str, Cleared], notes: Notes) -> None:
     """Notes cells of columns of numbers that stand for a missing value by a sign of their own, such as a point."""
     for name, cells in columns.items():
-        codes = [cell for cell in cells if cell.lower() in CODES]
-        if not codes or name in exact or not_numbers(np.array(cells, object)).any():
-            continue
-        notes.add(f"In {name!r} {codes[0]!r} stands for a missing value ({len(codes):,} cells).")
+        own = cleared[name]
+        codes = [cell for cell, now in zip(cells, own.cells, strict=True) if cell and not now and cell.lower() in CODES]
+        if codes and own.written is None:
+            notes.add(f"In {name!r} {codes[0]!r} stands for a missing value ({len(codes):,} cells).")
 
 
 def _check_header(header: list[str], where: str, notes: Notes) -> None:
@@ -258,28 +294,41 @@ def _check_header(header: list[str], where: str, notes: Notes) -> None:
     if len(named) < len(header):
         places = ", ".join(str(place) for place, name in enumerate(header, 1) if not name)
         notes.add(f"A column without a name (column {places}) is left out: give it one to have it read.")
-    bad = not_numbers(np.array(named, object))
-    numbers = [name for name, text in zip(named, bad, strict=True) if not text and name.lower() not in MISSING]
+    numbers = [name for name in named if says_number(name)]
     if 2 * len(numbers) < len(named):
         return
     counted = [str(place) for place in range(len(header) + 1)]
     beside_others = len(numbers) < len(named) or numbers in (counted[:-1], counted[1:])
     if beside_others and all(name.isdigit() for name in numbers):
-        notes.add(f"Line 1 was taken for the header: {listed(header)}. If it is a row, write names in a line above.")
+        line = where.rpartition(":")[2] if ":" in where else where.rpartition("row ")[2]
+        notes.add(
+            f"Line {line} was taken for the header: {listed(header)}. If it is a row, write names in a line above."
+        )
         return
     remedy = "write the names of the columns in a line above; names that are numbers look like a row"
     raise fail(where, "a header line of names", f"numbers: {listed(header)}", remedy)
 
 
 def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
-    header, rows = read_sheet(path, dialect, notes)
-    _check_header(header, f"{path}, the first row", notes)
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(header) if name}
+    table = read_sheet(path, dialect, notes)
+    _check_header(table.header, f"{path}, row {table.line}", notes)
+    columns = {name: [row[place] for row in table.rows] for place, name in enumerate(table.header) if name}
     values = {name: [None if cell == "" else cell for cell in cells] for name, cells in columns.items()}
     for name in values:
         if name in exact:
             _check_digits(values[name], f"{path}, column {name!r}")
-    return _typed(values, path, exact, notes)
+    words = missing_words(dialect.missing_words, written_by_people=True)
+    _say_comments(path, "Row", [str(row[0]) for row in table.rows], table.numbers, notes)
+    _say_empty_rows(path, [table.line, *table.numbers], notes)
+    return _typed(values, path, words, exact, notes, RowNames(np.array(table.numbers, int)))
+
+
+def _say_empty_rows(path: Path, numbers: Sequence[int], notes: Notes) -> None:
+    """Notes the rows between those of a table that hold nothing."""
+    gaps = np.diff(numbers) - 1
+    if gaps.any():
+        first = numbers[int(np.argmax(gaps > 0))] + 1
+        notes.add(f"{int(gaps.sum()):,} rows of {path.name} hold nothing and are left out, the first in row {first}.")
 
 
 def _check_digits(values: Sequence[Any], where: str) -> None:
@@ -290,12 +339,22 @@ def _check_digits(values: Sequence[Any], where: str) -> None:
         raise fail(where, expected, f"{long:.0f}", "format the column as text and enter the names again, or use CSV")
 
 
-def _typed(raw: Mapping[str, list], path: object, exact: Container[str], notes: Notes) -> FileColumns:
+def _typed(
+    raw: Mapping[str, list],
+    path: object,
+    words: MissingWords,
+    exact: Container[str],
+    notes: Notes,
+    rows: RowNames | None = None,
+) -> FileColumns:
     """Columns of a file that has types, with the cells of those that are not of plain numbers."""
     _say_blanks({name.strip(): cells for name, cells in raw.items()}, notes)
     names = _names_without_blanks(list(raw), path, notes)
-    values = {name: without_blanks(raw[own]) for own, name in names.items()}
-    columns = FileColumns({name: _from_arrow(cells, name, name in exact, notes) for name, cells in values.items()})
+    cleared = {name: without_words(without_blanks(raw[own]), words, name in exact) for own, name in names.items()}
+    values = {name: [None if is_missing(cell) else cell for cell in column.cells] for name, column in cleared.items()}
+    found = {name: _from_arrow(cells, name, name in exact, notes) for name, cells in values.items()}
+    columns = FileColumns(found, rows)
+    columns.written = {name: column.written for name, column in cleared.items() if column.written is not None}
     for name, cells in values.items():
         plain = all(value is None or type(value) in (int, float) for value in cells)
         if name in exact or not plain:
@@ -331,10 +390,17 @@ def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: N
     beside = cells_of(parts, [table.num_rows for table in tables])
     values |= {name: cells for name, cells in beside.items() if name not in names}
     _truths_as_numbers(values, notes)
-    columns = _typed(values, path, exact, notes)
+    rows = rows_of_files(_sizes_by_name(path, [part.file for part in parts], [table.num_rows for table in tables]))
+    columns = _typed(values, path, missing_words(dialect.missing_words, False), exact, notes, rows)
     orders = {name.strip(): _declared_order(tables, name) for name in names}
     columns.declared = {name: order for name, order in orders.items() if order}
     return columns
+
+
+def _sizes_by_name(path: str | Path, files: Sequence[str], sizes: Sequence[int]) -> dict[str, int]:
+    """The number of rows of each file, by its path within the folder."""
+    folder = str(path if is_address(path) else Path(path).expanduser()).rstrip("/") + "/"
+    return {file.removeprefix(folder): size for file, size in zip(files, sizes, strict=True)}
 
 
 def _truths_as_numbers(values: dict[str, list], notes: Notes) -> None:
@@ -426,15 +492,26 @@ def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -
         if twice := found.keys() & columns.keys():
             got = f"{listed(sorted(twice))} twice, from an array of that name and from a matrix"
             raise fail(path, "columns of distinct names", got, "save one of the arrays under another name")
-        found |= {name: _as_column(values, name in exact) for name, values in columns.items()}
-    return found
+        found |= columns
+    words = missing_words(dialect.missing_words, written_by_people=False)
+    cleared = {name: _without_words(values, words, name in exact) for name, values in found.items()}
+    made = FileColumns({name: _as_column(column.cells, name in exact) for name, column in cleared.items()})
+    made.written = {name: column.written for name, column in cleared.items() if column.written is not None}
+    return made
 
 
-def _as_column(values: np.ndarray, exact: bool) -> np.ndarray:
-    """Whole numbers stay whole, so that no two of them merge; names stay as they are written."""
+def _without_words(values: np.ndarray, words: MissingWords, exact: bool) -> Cleared:
+    """The cells of an array: texts of one of text, or of truths that are names; else the array itself."""
     if values.dtype.kind in "US" or (exact and values.dtype.kind == "b"):
         cells = [(value.decode() if isinstance(value, bytes) else str(value)).strip() for value in values.tolist()]
-        return np.array(cells, object) if exact else column_of(cells)
+        return without_words(cells, words, exact)
+    return Cleared(values)  # type: ignore[arg-type]
+
+
+def _as_column(values: Any, exact: bool) -> np.ndarray:
+    """Whole numbers stay whole, so that no two of them merge; names stay as they are written."""
+    if isinstance(values, list):
+        return np.array(values, object) if exact else column_of(values)
     return values if values.dtype.kind in "iu" else values.astype(float)
 
 

@@ -23,7 +23,7 @@ def say_order(in_time: RowsInTime, groups: Int[np.ndarray, " N"] | None, modelle
     moved = int(np.sum(np.lexsort((timed.rank, rows.groups)) != rows.by_group))
     elsewhere = f"; {moved:,} of {len(timed.rank):,} stood elsewhere in the file" if moved else ""
     within = "" if groups is None else " within their groups"
-    notes.add(f"GroupedRows are in the order of {names}{within} (data.order; none: as they lie){elsewhere}.")
+    notes.add(f"Rows are in the order of {names}{within} (data.order; none: as they lie){elsewhere}.")
     out = [name for name in in_time.left_out if name not in modelled]
     if out:
         which = "says when or which a row is, and is" if len(out) == 1 else "say when or which a row is, and are"

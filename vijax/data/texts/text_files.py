@@ -72,16 +72,17 @@ class Records(NamedTuple):
 
 def csv_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
     """Records of a .csv or .tsv file with a header line; a shorter row lacks the last values."""
-    header, rows, _ = read_delimited(path, dialect, notes)
-    named = ((f"{path}:{line}", line, dict(zip(header, cells, strict=False))) for line, cells in rows)
-    return Records(header, f"{path}:1", lambda columns: named)
+    table = read_delimited(path, dialect, notes)
+    named = ((f"{path}:{line}", line, dict(zip(table.header, cells, strict=False))) for line, cells in table.rows)
+    return Records(table.header, f"{path}:{table.line}", lambda columns: named)
 
 
 def sheet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
     """Records of a sheet of a spreadsheet."""
-    header, rows = read_sheet(path, dialect, notes)
-    named = ((f"{path}, row {n}", n, dict(zip(header, cells, strict=True))) for n, cells in enumerate(rows, 1))
-    return Records(header, f"{path}, the first row", lambda columns: named)
+    table = read_sheet(path, dialect, notes)
+    numbered = zip(table.numbers, table.rows, strict=True)
+    named = ((f"{path}, row {n}", n, dict(zip(table.header, cells, strict=True))) for n, cells in numbered)
+    return Records(table.header, f"{path}, row {table.line}", lambda columns: named)
 
 
 def jsonl_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
@@ -153,7 +154,7 @@ def column_texts(
     if not names:
         return
     if kind == "csv" and column is None and len(names) == 1:
-        _check_only_column(names[0], path, notes)
+        _check_only_column(names[0], path, where, notes)
     column = find_column(column, names, where, notes)
     wanted = [name for name in names if name in (column, TITLE_COLUMN)]
     seen = notes or Notes()
@@ -178,17 +179,18 @@ def _json_object(line: str, where: str) -> dict:
     return row
 
 
-def _check_only_column(name: str, path: Path, notes: Notes | None) -> None:
+def _check_only_column(name: str, path: Path, where: str, notes: Notes | None) -> None:
     """Looks at the only name twice: the first document of a file without a header would be taken for it."""
     if name == DEFAULT_COLUMN:
         return
     if len(name.split()) >= HEADER_WORDS:
         got = repr(name[:60])
         remedy = f"write {DEFAULT_COLUMN} in a line above, or rename the file to .txt if each line is a document"
-        raise fail(f"{path}:1", "the name of a column", got, remedy)
+        raise fail(where, "the name of a column", got, remedy)
     if notes is not None:
+        line = where.rpartition(":")[2]
         notes.add(
-            f"Line 1 of {path.name} was taken for a header, the name of its only column: {name!r}. If it is a "
+            f"Line {line} of {path.name} was taken for a header, the name of its only column: {name!r}. If it is a "
             f"document, write {DEFAULT_COLUMN} in a line above."
         )
 

@@ -1,0 +1,85 @@
+"""Settings of [data] that the data of a run do not have are refused, with their place and what they are for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from vijax.app.settings.sections import DocumentData
+from vijax.app.settings.typed_toml import ConfigError, Entry
+from vijax.data.corpora.storage import is_corpus_folder
+from vijax.data.read import ENDINGS, guess_format
+from vijax.data.reading.checks import DataError
+from vijax.data.reading.download import is_url
+from vijax.data.reading.files import SHEETS
+from vijax.data.reading.store import is_address
+from vijax.data.reading.suited import PURPOSES, Formats, said_unsuited
+from vijax.data.tables.table_files import is_parquet
+
+OF_TABLES = {
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
+    **dict.fromkeys(SHEETS, "sheet"),
+    ".parquet": "parquet",
+    ".npy": "arrays",
+    ".npz": "arrays",
+}
+"""Formats of tables by the endings of files."""
+
+
+def check_suited_settings(config: Any, entries: Mapping[str, Entry]) -> None:
+    """Raises a `ConfigError` on a setting that says how another kind of data is written."""
+    section = config.data
+    usual = {field.name: field.default for field in dataclasses.fields(section)}
+    given = [name for name in PURPOSES if f"data.{name}" in entries and getattr(section, name) != usual[name]]
+    formats = formats_of(section) if given else None
+    for name in given if formats is not None else ():
+        assert formats is not None
+        if not formats.have(name):
+            origin = entries[f"data.{name}"].origin
+            raise ConfigError(f"{origin}: data.{name} {said_unsuited(name, formats, section.path)}")
+
+
+def formats_of(section: Any) -> Formats | None:
+    """The formats of the data that a section names; None where they are not known before the data are read."""
+    return _of_documents(section) if isinstance(section, DocumentData) else _of_table(section.path)
+
+
+def _ending(path: str) -> str:
+    name = urlsplit(path).path if is_url(path) else path
+    return Path(name.lower().removesuffix(".gz")).suffix
+
+
+def _of_table(path: str) -> Formats | None:
+    kind = path.partition(":")[0]
+    if kind not in ("synthetic", "sklearn"):
+        kind = "parquet" if is_parquet(path) else OF_TABLES.get(_ending(path), "")
+    return Formats(kind, kind, is_url(path)) if kind else None
+
+
+def _of_documents(section: DocumentData) -> Formats | None:
+    path, format = section.path, section.format
+    if path == "docstrings":
+        return None  # its own check names all settings that it does not have
+    if format == "auto":
+        try:
+            format = _guessed(path, section.column)
+        except (DataError, OSError, ImportError):
+            return None  # its reader says so
+    if not format:
+        return None
+    of_file = OF_TABLES.get(_ending(path), "parquet") if format == "ratings" else format
+    return Formats(of_file, format, is_url(path))
+
+
+def _guessed(path: str, column: str | None) -> Any:
+    if is_address(path):
+        return "shards"
+    if is_url(path):
+        return ENDINGS.get(_ending(path), "")
+    local = Path(path).expanduser()
+    if local.is_dir() and is_corpus_folder(local):
+        return "corpus"
+    return guess_format(local, column)
