@@ -35,7 +35,7 @@ from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
 from vijax.fitting.loader import Loader, as_loader, words_of
 from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stacked
-from vijax.fitting.named_columns import names_of
+from vijax.predict.named_columns import names_of
 from vijax.fitting.restarts import Many, best, in_runs, many, of_run
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import begun, gone_on
