@@ -256,7 +256,7 @@ def edges(rows: int) -> Columns:
     return {"source": np.tile(nodes, 2) + 20, "target": ends + 20}
 
 
-OF_TEXTS = ("data.min_df=1", "data.max_df=1.0", "data.stop_words=none", "data.language=none")
+OF_TEXTS = ("data.min_df=1", "data.max_df=1.0", "data.stop_words=none")
 REAL = pair(real, Table)
 COUNTS = pair(counts, Table)
 SEQUENCES = pair(sequences(real), Table, "data.group=s")

@@ -153,10 +153,11 @@ def test_every_model_of_the_command_line_has_a_row():
 
 @on(CASES)
 def test_a_run_is_the_fit_in_memory(case, made):
-    """The state, draws of the globals, topics; and what it says of new data, and their score."""
+    """The posterior, draws of the globals, topics; and what it says of new data, and their score."""
     one = made(case)
     run = loaded(one)
-    assert_same(run.fit.state, one.in_memory.fit.state)
+    assert_same(run.fit.posterior, one.in_memory.fit.posterior)
+    assert_same(run.fit.state.hyper, one.in_memory.fit.state.hyper)
     assert_same(globals_of(run), globals_of(one.in_memory))
     new = one.sources["file"]
     assert_same(answers(run, new), answers(one.in_memory, new))
