@@ -53,7 +53,9 @@ def test_a_component_that_the_prior_widens_is_said_with_a_remedy(tmp_path, monke
     np.savetxt("t.csv", x, header="x", comments="")
     table = fitted("run", "mixture", "num_components=2", "fit.num_epochs=20")["Components"]
     assert min(row[4] for row in table.rows) > 1e5
-    said = re.search(r"sd x of \d is ([\d.e+]+), and its rows have a deviation of ([\d.]+)\. .*say it: (.*)\.$", table.note)
+    said = re.search(
+        r"sd x of \d is ([\d.e+]+), and its rows have a deviation of ([\d.]+)\. .*say it: (.*)\.$", table.note
+    )
     assert float(said[1]) > 1e5
     assert 0.8 < float(said[2]) < 1.2
     assert said[0] in capsys.readouterr().out.replace("\n", " ")

@@ -239,7 +239,11 @@ def texts(rows: int) -> Columns:
 
 
 def described(rows: int) -> Columns:
-    return {**texts(rows), "year": np.round(RNG.normal(size=rows), 2), "kind": [("old", "new")[i % 2] for i in range(rows)]}
+    return {
+        **texts(rows),
+        "year": np.round(RNG.normal(size=rows), 2),
+        "kind": [("old", "new")[i % 2] for i in range(rows)],
+    }
 
 
 def takings(rows: int) -> Columns:
@@ -274,13 +278,20 @@ CASES = [
     RunCase("hdp", "hdp", TEXTS, ("model.num_topics=4", "fit.batch_size=8")),
     RunCase("simple_mixture", "simple_mixture", TEXTS, ("model.num_topics=2",)),
     RunCase("plsa", "plsa", TEXTS, ("model.num_topics=2",)),
-    RunCase("stm", "stm", pair(described, Texts, *OF_TEXTS), ("model.num_topics=2", 'model.prevalence=~ year + kind')),
+    RunCase("stm", "stm", pair(described, Texts, *OF_TEXTS), ("model.num_topics=2", "model.prevalence=~ year + kind")),
     RunCase("hpf", "hpf", pair(takings, Ratings, "data.min_df=1", "data.max_df=1.0"), ("model.num_components=2",)),
     # Rows.
     RunCase("mixture", "mixture", REAL, ("model.num_components=2",), cheap=True),
-    RunCase("mixture_full", "mixture", REAL, ("model.num_components=2", "model.emission.name=full_gaussian", "data.standardise=true")),
+    RunCase(
+        "mixture_full",
+        "mixture",
+        REAL,
+        ("model.num_components=2", "model.emission.name=full_gaussian", "data.standardise=true"),
+    ),
     RunCase("mixture_poisson", "mixture", COUNTS, ("model.num_components=2", "model.emission.name=poisson")),
-    RunCase("mixture_bernoulli", "mixture", pair(bits, Table), ("model.num_components=2", "model.emission.name=bernoulli")),
+    RunCase(
+        "mixture_bernoulli", "mixture", pair(bits, Table), ("model.num_components=2", "model.emission.name=bernoulli")
+    ),
     RunCase("dp_mixture", "dp_mixture", REAL, ("model.num_components=3",)),
     RunCase("factor_analysis", "factor_analysis", REAL, ("model.num_factors=2",)),
     RunCase("gap_nmf", "gap_nmf", COUNTS, ("model.num_components=3",)),
@@ -301,7 +312,12 @@ CASES = [
         ("model.response.name=probit",),
     ),
     RunCase("glmm", "glmm", pair(grouped(with_response), Table), ("model.formula=y ~ x1 + scale(x2) + (x1 | g)",)),
-    RunCase("glmm_classes", "glmm", pair(grouped(with_class), Table), ("model.formula=y ~ x1 + (1 | g)", "model.family=bernoulli")),
+    RunCase(
+        "glmm_classes",
+        "glmm",
+        pair(grouped(with_class), Table),
+        ("model.formula=y ~ x1 + (1 | g)", "model.family=bernoulli"),
+    ),
     RunCase("density", "density", pair(with_response, Table, TARGET), scores=False),
     # Series.
     RunCase("hmm", "hmm", SEQUENCES, ("model.num_states=2",)),
@@ -311,7 +327,12 @@ CASES = [
     RunCase("arhmm", "arhmm", SEQUENCES, ("model.num_states=2",)),
     RunCase("slds", "slds", SEQUENCES, ("model.num_states=2", "model.latent_dim=2")),
     RunCase("recurrent_slds", "recurrent_slds", SEQUENCES, ("model.num_states=2", "model.latent_dim=2")),
-    RunCase("dynamic_svae", "dynamic_svae", SEQUENCES, ("model.latent_dim=2", "model.networks.hidden=[4]", "fit.batch_size=2")),
+    RunCase(
+        "dynamic_svae",
+        "dynamic_svae",
+        SEQUENCES,
+        ("model.latent_dim=2", "model.networks.hidden=[4]", "fit.batch_size=2"),
+    ),
     # Graphs.
     RunCase("stochastic_block_model", "stochastic_block_model", pair(edges, Edges), ("model.num_blocks=2",)),
 ]

@@ -86,7 +86,9 @@ def test_columns_of_inputs_are_read_by_their_names(case, library):
         more = one.fit.predict(make({"more": y, **columns, "and_more": y}))
     assert_same(numbers(more), numbers(one.fit.predict(x)))
     lacking = make({name: column for name, column in columns.items() if name != "column 1"})
-    with pytest.raises(ValueError, match=r"^inputs: expected the columns of the fit, column 0, .*none named column 1\."):
+    with pytest.raises(
+        ValueError, match=r"^inputs: expected the columns of the fit, column 0, .*none named column 1\."
+    ):
         one.fit.predict(lacking)
 
 

@@ -34,7 +34,6 @@ from vijax.app.runs.loaded import Run
 from vijax.app.runs.run import named
 from vijax.app.settings.config import load_config
 from vijax.app.settings.options import settings_taken
-from vijax.fitting.checkpoint import checkpoint_files
 
 KEY = jax.random.key(5)
 DRAWS = 3
@@ -64,7 +63,9 @@ def made_of(case, folder):
     """`vijax fit` in this process; then the fit in memory."""
     path = case.form.write(folder)
     toml = folder / "run.toml"
-    toml.write_text(f'[model]\nname = "{case.covers}"\n' + ('file = "density.py"\n' if case.covers == "density" else ""))
+    toml.write_text(
+        f'[model]\nname = "{case.covers}"\n' + ('file = "density.py"\n' if case.covers == "density" else "")
+    )
     shutil.copy(CODE, folder)
     settings = [*short(case), *case.form.settings, *case.settings]
     said = io.StringIO()

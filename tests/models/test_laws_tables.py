@@ -39,7 +39,9 @@ def test_a_row_of_weight_two_is_the_row_twice(case):
     left_out, of_copies = (vi.trust.loo(one.model.log_lik(one.fit, KEY, 50)) for one in (heavy, twice))
     assert_near(left_out.pointwise, of_copies.pointwise, 10 * NEAR)
     assert_near([left_out.elpd, left_out.standard_error], [of_copies.elpd, of_copies.standard_error], 10 * NEAR)
-    checks = [vi.evaluate.predictive_check(one.fit, jnp.mean, one.model.data, key=KEY, num_draws=20) for one in (heavy, twice)]
+    checks = [
+        vi.evaluate.predictive_check(one.fit, jnp.mean, one.model.data, key=KEY, num_draws=20) for one in (heavy, twice)
+    ]
     assert_near(checks[0].observed, checks[1].observed, 1e-6)
     assert_near(checks[0].replicated, checks[1].replicated, 0.1)
 

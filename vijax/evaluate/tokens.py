@@ -143,8 +143,8 @@ def token_rows(
         size = -(-len(bucket.rows) // num_chunks)
         for first in range(0, len(bucket.rows), size):
             rows = bucket.rows[first : first + size]
-            filled = lambda x, rows=rows: np.pad(x[rows], (0, size - len(rows)))
-            lengths, begins, codes = map(filled, (corpus.tokens, starts, order.codes))
+            parts = (corpus.tokens, starts, order.codes)
+            lengths, begins, codes = (np.pad(part[rows], (0, size - len(rows))) for part in parts)
             real = np.arange(width) < lengths[:, None]
             places = np.where(real, begins[:, None] + np.arange(width), 0)
             of_rows = _keys_of_rows(draws_key, codes)

@@ -35,7 +35,6 @@ from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
 from vijax.fitting.loader import Loader, as_loader, words_of
 from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stacked
-from vijax.predict.named_columns import names_of
 from vijax.fitting.restarts import Many, best, in_runs, many, of_run
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import begun, gone_on
@@ -44,6 +43,7 @@ from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
 from vijax.inference.wrappers.wrapper import of_general
+from vijax.predict.named_columns import names_of
 from vijax.scale.place import Here, There, place
 from vijax.scale.steps import on_mesh
 from vijax.topics.decision import settled

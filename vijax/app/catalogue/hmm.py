@@ -75,7 +75,9 @@ def describe(seen: Seen) -> list[Block]:
     names = seen.data.train.group_names or ("all",)
     within = deviations_of_rows(y[drawn], np.asarray(z.probs)[drawn][:, :size])
     return [
-        *emissions.table_of_components("States", name, seen, columns, leading, share * mask.sum(), "step", within=within),
+        *emissions.table_of_components(
+            "States", name, seen, columns, leading, share * mask.sum(), "step", within=within
+        ),
         Heat("Transitions", states, states, transition[np.ix_(held, held)], STAYING, True),
         *course(seen, y, mask, paths, np.asarray(z.probs)),
         *forecasts(seen),

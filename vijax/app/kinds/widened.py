@@ -58,9 +58,11 @@ def note_on_widened(
     shares = np.where(widened, of_rows / np.where(deviations > 0, deviations, 1.0), np.inf)
     least = 10.0 ** np.floor(2 * np.log10(shares.min()))
     double = ", fit.precision=float64" if least < NEEDS_DOUBLE else ""
+    told = f"sd {columns[d]} of {k} is {spreads[k, d]:.4g}, and its {unit}s have a deviation of {of_rows[k, d]:.4g}"
+    emission = (
+        f"model.emission.name=diagonal_gaussian, model.emission.rate={least:g}, model.emission.strength={least:g}"
+    )
     return (
-        f"The prior widens what lies close together: sd {columns[d]} of {k} is {spreads[k, d]:.4g}, and its {unit}s have "
-        f"a deviation of {of_rows[k, d]:.4g}. The prior is as wide as the whole column, and worth a few {unit}s. To let "
-        f"the {unit}s say it: model.emission.name=diagonal_gaussian, model.emission.rate={least:g}, "
-        f"model.emission.strength={least:g}, data.standardise=true{double}."
+        f"The prior widens what lies close together: {told}. The prior is as wide as the whole column, and worth a few "
+        f"{unit}s. To let the {unit}s say it: {emission}, data.standardise=true{double}."
     )
