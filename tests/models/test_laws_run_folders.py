@@ -140,12 +140,6 @@ def globals_of(run):
     return said
 
 
-def assert_same_words(got, wanted):
-    """Numbers bit for bit, and texts."""
-    got, wanted = ({key: value for key, value in said.items()} for said in (got, wanted))
-    assert_same(got, wanted)
-
-
 def test_every_model_of_the_command_line_has_a_row():
     """A model without one fails here: see tests/models/run_folders.py."""
     assert {case.covers for case in CASES} == set(LISTINGS)

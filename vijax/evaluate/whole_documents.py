@@ -62,10 +62,10 @@ def chib(
 def _chib(topics: Topics, tokens: TokenRows, *, num_samples: int, burn_in: int) -> Float[Array, " rows"]:
     """Estimate of log p(w) of each row."""
     walk = walk_over(topics, tokens)
-    climb, at, middle, forth, back = (fold_in_each(tokens.keys, number) for number in range(5))
+    climb, at, turn, forth, back = (fold_in_each(tokens.keys, number) for number in range(5))
     target = _likely(walk, climb, burn_in)
     place = jax.vmap(lambda key: jax.random.randint(key, (), 0, num_samples))(at)
-    middle = walk.sweep(target, draws(middle, target), backward=True)
+    middle = walk.sweep(target, draws(turn, target), backward=True)
 
     def run(total, direction):
         backward, num_sweeps, keys = direction

@@ -38,6 +38,7 @@ from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_sh
 from vijax.fitting.restarts import Many, best, in_runs, many, of_run
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import begun, gone_on
+from vijax.fitting.room import check_room
 from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
@@ -205,6 +206,7 @@ def fit(
     spec = alg.spec
     loader = source = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
     check_enough(spec.model, loader)
+    check_room(spec.model, loader)
     if state is None:
         warn_of_far_prior(spec, loader)
     alg = settled(alg, loader, state)

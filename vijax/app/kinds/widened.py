@@ -51,7 +51,7 @@ def note_on_widened(
     """
     is_known = (of_rows > 0) & (np.asarray(rows)[:, None] >= LEAST_ROWS)
     ratios = np.where(is_known, spreads / np.where(is_known, of_rows, 1.0), 0.0)
-    k, d = np.unravel_index(np.argmax(ratios), ratios.shape)
+    k, d = map(int, np.unravel_index(np.argmax(ratios), ratios.shape))
     if ratios[k, d] <= MOST_WIDENED:
         return ""
     widened = ratios > MOST_WIDENED
@@ -59,10 +59,9 @@ def note_on_widened(
     least = 10.0 ** np.floor(2 * np.log10(shares.min()))
     double = ", fit.precision=float64" if least < NEEDS_DOUBLE else ""
     told = f"sd {columns[d]} of {k} is {spreads[k, d]:.4g}, and its {unit}s have a deviation of {of_rows[k, d]:.4g}"
-    emission = (
-        f"model.emission.name=diagonal_gaussian, model.emission.rate={least:g}, model.emission.strength={least:g}"
-    )
+    prior = f"model.emission.rate={least:g}, model.emission.strength={least:g}"
+    settings = f"model.emission.name=diagonal_gaussian, {prior}, data.standardise=true{double}"
     return (
         f"The prior widens what lies close together: {told}. The prior is as wide as the whole column, and worth a few "
-        f"{unit}s. To let the {unit}s say it: {emission}, data.standardise=true{double}."
+        f"{unit}s. To let the {unit}s say it: {settings}."
     )
