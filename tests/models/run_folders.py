@@ -84,6 +84,18 @@ class Table(Form):
             **libraries(columns, folder),
         }
 
+    def with_a_gap(self, folder: Path) -> dict[str, Any]:
+        """The new data without the first number of the third row: a blank in a file, NaN, None."""
+        import pandas
+
+        name, *_ = self.new
+        lists = {key: np.asarray(column).tolist() for key, column in self.new.items()}
+        lists[name][2] = None
+        blanks = {key: ["" if x is None else x for x in column] for key, column in lists.items()}
+        rows = [",".join(map(str, row)) for row in zip(*blanks.values(), strict=True)]
+        (folder / "gap.csv").write_text("\n".join([",".join(blanks), *rows]) + "\n")
+        return {"file": folder / "gap.csv", "pandas": pandas.DataFrame(lists), "lists": lists}
+
 
 def libraries(columns: Columns, folder: Path) -> dict[str, Any]:
     """The same columns in other libraries, where these are installed."""

@@ -22,7 +22,7 @@ pytest.importorskip("pandas")
 
 import vijax as vi
 from tests.models.registry import on
-from tests.models.run_folders import CASES, SHORT
+from tests.models.run_folders import CASES, SHORT, Table
 from tests.models.short_fits import assert_same
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
@@ -200,3 +200,13 @@ def test_new_data_in_any_form_are_the_same_data(case, made):
         assert_same(answers(run, source, draws=False), wanted, f"{name}: ")
         if case.scores:
             assert_same(scores(run, source), score, f"{name}: ")
+
+
+@on([case for case in CASES if isinstance(case.form, Table) and LISTINGS[case.covers].transform is not None])
+def test_a_row_that_lacks_a_cell_is_answered_alike_in_any_form(case, made, tmp_path):
+    """Where the model has no law for missing cells the results of this row are empty."""
+    run = loaded(made(case))
+    sources = case.form.with_a_gap(tmp_path)
+    wanted = dict(run.transform(sources["file"]).found)
+    for name, source in sources.items():
+        assert_same(dict(run.transform(source).found), wanted, f"{name}: ")
