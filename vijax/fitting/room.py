@@ -19,7 +19,8 @@ NUMBERS = 1 << 28
 def check_room(model: Model, loader: Loader) -> None:
     """Raises ValueError where the locals of a batch, such as the probabilities of all components in each row, do not
     fit in free memory. It is asked of models whose axes are long beside that, and costs a trace."""
-    if model.by_entry is not None or model.free is not None:  # without locals
+    has_locals = model.by_entry is None and model.free is None
+    if not has_locals or not loader.num_groups or not loader.steps_per_epoch:  # the length of a stream is not known
         return
     groups = -(-loader.num_groups // loader.steps_per_epoch)
     prior = jax.eval_shape(model.prior, as_arrays(dict(model.hyper)))
