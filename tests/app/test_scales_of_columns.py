@@ -1,6 +1,7 @@
 """Columns that are moved and scaled give the same fit, moved and scaled, unless the user says otherwise."""
 
 import csv
+import re
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,25 @@ def test_temperatures_of_37_degrees_have_their_own_deviations(model, title, more
     np.testing.assert_allclose([row[3] for row in rows], [36.9, 37.9], atol=0.06)
     np.testing.assert_allclose([row[4] for row in rows], [0.2, 0.23], atol=0.035)
     assert "Columns are brought to mean 0" in capsys.readouterr().err
+
+
+def test_a_component_that_the_prior_widens_is_said_with_a_remedy(tmp_path, monkeypatch, capsys):
+    """Rows at -1e6 and 1e6 with a deviation of 1 had an sd of 227,199, unsaid: the prior is as wide as the column."""
+    monkeypatch.chdir(tmp_path)
+    x = np.where(STATE, 1e6, -1e6) + RNG.normal(size=160)
+    np.savetxt("t.csv", x, header="x", comments="")
+    table = fitted("run", "mixture", "num_components=2", "fit.num_epochs=20")["Components"]
+    assert min(row[4] for row in table.rows) > 1e5
+    said = re.search(
+        r"sd x of \d is ([\d.e+]+), and its rows have a deviation of ([\d.]+)\. .*say it: (.*)\.$", table.note
+    )
+    assert float(said[1]) > 1e5
+    assert 0.8 < float(said[2]) < 1.2
+    assert said[0] in capsys.readouterr().out.replace("\n", " ")
+    again = fitted("again", "mixture", "num_components=2", "fit.num_epochs=20", *said[3].split(", "))["Components"]
+    np.testing.assert_allclose(sorted(row[3] for row in again.rows), [-1e6, 1e6], atol=0.5)
+    np.testing.assert_allclose([row[4] for row in again.rows], [1, 1], atol=0.2)
+    assert "widens" not in again.note
 
 
 def test_a_forecast_is_in_the_units_of_the_data(tmp_path, monkeypatch, capsys):

@@ -10,7 +10,8 @@ from tests.rounding import rounding
 from vijax.data import Corpus
 from vijax.evaluate import Coherence, Score, nmi, npmi, unigram_score
 from vijax.evaluate.sampler import draw_index
-from vijax.evaluate.tokens import shuffled_tokens, token_rows
+from vijax.evaluate.token_order import token_order
+from vijax.evaluate.tokens import token_rows
 
 
 def test_standard_error_is_that_of_the_bootstrap():
@@ -113,7 +114,7 @@ def test_rows_hold_the_tokens_of_their_documents():
 
 def test_tokens_are_shuffled_evenly():
     corpus = Corpus.from_counts(np.tile([2, 1, 1], (6000, 1)))
-    words = shuffled_tokens(corpus, jax.random.key(0)).reshape(6000, 4)
+    words = corpus.indices[token_order(corpus, jax.random.key(0)).entries].reshape(6000, 4)
     frequencies = (words[:, :, None] == np.arange(3)).mean(axis=0)
     np.testing.assert_allclose(frequencies, np.tile([0.5, 0.25, 0.25], (4, 1)), atol=0.04)
 

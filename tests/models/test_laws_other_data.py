@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from tests.models.registry import KEY, ROWS, TABLES, WORDS, on
-from tests.models.short_fits import assert_same, fit_of, fitted, taken_rows
+from tests.models.registry import KEY, REAL, ROWS, TABLES, WORDS, X, Y, on
+from tests.models.short_fits import assert_same, fit_of, fitted, numbers, taken_rows
 
 OF_WORDS = [case for case in ROWS if isinstance(case.data, vi.data.Corpus)]
 OF_COLUMNS = [case for case in ROWS if isinstance(case.data, np.ndarray) and case.data.ndim == 2 and case.asks]
@@ -48,11 +48,77 @@ def test_columns_of_a_table_are_read_by_their_names(case, library):
     columns = dict(zip(names, case.data.T, strict=True))
     one = fit_of(case, make(columns))
     backwards = make({name: columns[name] for name in reversed(names)} | {"more": case.data[:, 0]})
-    assert_same(one.asked(backwards), one.asked())
+    with pytest.warns(UserWarning, match=r"^data: more: no such column was in the table of the fit"):
+        assert_same(one.asked(backwards), one.asked())
     assert_same(one.asked(case.data), one.asked())  # an array has no names
     fewer = make({("other" if name == names[1] else name): column for name, column in columns.items()})
     with pytest.raises(ValueError, match=r"^data: expected the columns of the fit, column 0, .*none named column 1\."):
         one.asked(fewer)
+
+
+def of_library(library):
+    """The maker of tables, from columns by name."""
+    module = pytest.importorskip(library)
+    return module.table if library == "pyarrow" else module.DataFrame
+
+
+OF_INPUTS = [case for case in TABLES if case.covers in ("gp", "glm", "logistic_regression")]
+
+
+@on(OF_INPUTS)
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_columns_of_inputs_are_read_by_their_names(case, library):
+    """Processes and linear models took them by place. What is predicted, its density, its draws and its score."""
+    make = of_library(library)
+    x, y = case.table["x"], case.table["y"]
+    columns = {f"column {place}": column for place, column in enumerate(x.T)}
+    one = fit_of(case, {"x": make(columns), "y": y})
+    backwards = make(dict(reversed(columns.items())))
+
+    def said(inputs):
+        densities = one.model.predictive(one.fit.posterior, inputs, y)
+        draws = one.fit.predictive(KEY, 3, inputs)
+        score = one.fit.score((inputs, y), key=KEY).log_densities
+        return numbers([one.asked({"x": inputs}), densities, draws, one.fit.predict(inputs), score])
+
+    assert_same(said(backwards), said(x))
+    with pytest.warns(UserWarning, match=r"^inputs: more, and_more: no such column was in the table of the fit"):
+        more = one.fit.predict(make({"more": y, **columns, "and_more": y}))
+    assert_same(numbers(more), numbers(one.fit.predict(x)))
+    lacking = make({name: column for name, column in columns.items() if name != "column 1"})
+    with pytest.raises(
+        ValueError, match=r"^inputs: expected the columns of the fit, column 0, .*none named column 1\."
+    ):
+        one.fit.predict(lacking)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_table_without_the_responses_is_read_by_its_names(library):
+    """Of a regression whose data were a table and its responses."""
+    make = of_library(library)
+    columns = {f"column {place}": column for place, column in enumerate(X.T)}
+    model = vi.models.ard_regression(X.shape[1])
+    fit = vi.fit(vi.cavi(model), (make(columns), Y), num_steps=2, key=KEY)
+    backwards = make(dict(reversed(columns.items())))
+    assert_same(fit.predictive(KEY, 2, backwards), fit.predictive(KEY, 2, X))
+
+
+def test_columns_whose_names_are_numbers_are_read_by_them():
+    pandas = pytest.importorskip("pandas")
+    columns = {2020 + place: column for place, column in enumerate(REAL.T)}
+    fit = vi.fit(vi.cavi(vi.models.factor_analysis(REAL.shape[1], 2)), pandas.DataFrame(columns), num_steps=2, key=KEY)
+    backwards = pandas.DataFrame(dict(reversed(columns.items())))
+    assert_same(fit.locals(backwards, key=KEY), fit.locals(REAL, key=KEY))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_sequences_are_padded_with_their_columns_in_one_order(library):
+    make = of_library(library)
+    backwards = {"b": [3.0], "a": [1.0]}
+    y, _ = vi.models.pad([make({"a": [1.0, 2.0], "b": [3.0, 4.0]}), make(backwards)])
+    np.testing.assert_array_equal(y[:, 0], [[1.0, 3.0], [1.0, 3.0]])
+    with pytest.raises(ValueError, match=r"^sequences\[1\]: expected the columns of the fit, a, b, got none named b"):
+        vi.models.pad([make({"a": [1.0], "b": [3.0]}), make({"a": [1.0], "c": [3.0]})])
 
 
 OF_NAMES = [case for case in TABLES if case.covers in ("glmm", "stm")]

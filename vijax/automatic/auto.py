@@ -68,8 +68,8 @@ def auto(
 
     A log density (`vijax.density`) is searched for modes from several starts side by side. From the best mode on a
     normal with full covariance is fitted by natural gradients from least squares of scores, in a trust region, on fixed
-    draws; there are more draws when their noise is all that is left. Coordinates along which the posterior is skewed are
-    then bent, and the normal is fitted again. Where the posterior is not normal even so, a mixture of up
+    draws; there are more draws when their noise is all that is left. Coordinates along which the posterior is skewed
+    are then bent, and the normal is fitted again. Where the posterior is not normal even so, a mixture of up
     to eight normals is fitted too, each within a trust region of its own, and kept where its bound is higher beyond
     doubt. Beyond 300 variables independent normals are fitted, with up to 32 directions of dependence beside them where
     the bound is higher so. Variables whose law depends on others (`vijax.free(..., loc=, scale=)`, hierarchies of

@@ -23,6 +23,7 @@ from vijax.inference import estep as esteps
 from vijax.inference.estep import GaussianLocals, LogisticNormal
 from vijax.inference.expectation.vector import gaussian_draws
 from vijax.xla.compiler import step_jit
+from vijax.xla.content_keys import fold_in_each
 
 
 def document_completion(
@@ -30,7 +31,8 @@ def document_completion(
 ) -> Score:
     """Mean log probability per word of the second halves of documents, given their first halves.
 
-    The tokens of each document (not its distinct words) are split at random; theta_d is the posterior mean given the
+    The tokens of each document (not its distinct words) are split at random, by what it holds: its score is the same at
+    another place, among other documents, and with its words in another order. theta_d is the posterior mean given the
     first half, averaged over Gibbs draws of the topics of its tokens; then the score is
 
         sum_d sum_{w in second half of d} log sum_k theta_dk topics_kw  /  number of such w.
@@ -73,26 +75,24 @@ def document_completion(
 
 @functools.partial(step_jit, static_argnames=("num_sweeps", "burn_in"))
 def _complete_by_gibbs(
-    fits: tuple[Topics, ...], tokens: TokenRows, key: PRNGKeyArray, *, num_sweeps: int, burn_in: int
+    fits: tuple[Topics, ...], tokens: TokenRows, *, num_sweeps: int, burn_in: int
 ) -> Float[Array, " rows"]:
     sweeps = functools.partial(_by_word, num_sweeps=num_sweeps, burn_in=burn_in)
     if len({topics.likelihood.shape for topics in fits}) == 1:  # one program for all
-        by_word = jax.lax.map(lambda topics: sweeps(topics, tokens, key), jax.tree.map(lambda *x: jnp.stack(x), *fits))
+        by_word = jax.lax.map(lambda topics: sweeps(topics, tokens), jax.tree.map(lambda *x: jnp.stack(x), *fits))
     else:
-        by_word = jnp.stack([sweeps(topics, tokens, key) for topics in fits])
+        by_word = jnp.stack([sweeps(topics, tokens) for topics in fits])
     return _second_half(tokens, jax.nn.logsumexp(by_word, 0) - np.log(len(fits)))
 
 
-def _by_word(
-    topics: Topics, tokens: TokenRows, key: PRNGKeyArray, *, num_sweeps: int, burn_in: int
-) -> Float[Array, "rows tokens"]:
+def _by_word(topics: Topics, tokens: TokenRows, *, num_sweeps: int, burn_in: int) -> Float[Array, "rows tokens"]:
     """Log probability of each token given the first half of its row."""
-    first = TokenRows(tokens.words[:, : -(-tokens.words.shape[1] // 2)], _first_lengths(tokens))
+    first = tokens._replace(words=tokens.words[:, : -(-tokens.words.shape[1] // 2)], lengths=_first_lengths(tokens))
     walk = walk_over(topics, first)
 
     def sweep(i, carry):
         chains, total = carry
-        chains = walk.sweep(chains, draws(jax.random.fold_in(key, i), chains))
+        chains = walk.sweep(chains, draws(fold_in_each(tokens.keys, i), chains))
         return chains, total + jnp.where(i >= burn_in, chains.counts, 0.0)
 
     start = walk.start(walk.lengths.shape)
@@ -149,7 +149,6 @@ def gaussian_completion(
 def _complete_by_gaussian(
     topics: Topics,
     tokens: TokenRows,
-    key: PRNGKeyArray,
     *,
     mean: Float[Array, " K"],
     precision: Float[Array, "K K"],
@@ -159,7 +158,7 @@ def _complete_by_gaussian(
     docs, width = tokens.words.shape
     half = -(-width // 2)
     first = (jnp.arange(half) < _first_lengths(tokens)[:, None]).astype(mean.dtype)
-    key_estep, key_draws = jax.random.split(key)
+    key_estep, key_draws = fold_in_each(tokens.keys, 0), fold_in_each(tokens.keys, 1)
     start = GaussianLocals(
         jnp.zeros((docs, len(mean)), mean.dtype),
         jnp.zeros((docs, *precision.shape), mean.dtype),
@@ -173,7 +172,7 @@ def _complete_by_gaussian(
 
 
 def _score_of_halves(complete: Callable, topics: Any, corpus: Corpus, key: PRNGKeyArray, per_token: int) -> Score:
-    """The score of the second halves of documents, of each row of tokens by `complete(topics, tokens, key)`."""
+    """The score of the second halves of documents, of each row of tokens by `complete(topics, tokens)`."""
     if corpus.tokens.max() < 2:
         got = f"at most {corpus.tokens.max()} in each of {corpus.num_documents}"
         raise fail("documents", "one with two tokens or more", got, "pass longer documents")
@@ -187,7 +186,7 @@ def score_documents(
     probability of each row of tokens, and holds `per_token` numbers for a token."""
     rows = np.flatnonzero(corpus.tokens >= part)
     chosen = corpus[rows]
-    log_probs = per_document(lambda tokens, key: estimate(topics, tokens, key), chosen, per_token, key)
+    log_probs = per_document(lambda tokens: estimate(topics, tokens), chosen, per_token, key)
     return Score.of(log_probs, chosen.tokens // part, rows, corpus.num_documents - len(rows))
 
 

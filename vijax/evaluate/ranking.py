@@ -10,6 +10,7 @@ import scipy.sparse
 from jaxtyping import Float, Int
 
 from vijax.checks import require, require_integers
+from vijax.evaluate.token_order import lots_of
 
 AT_A_TIME = 1 << 23
 """Scores that are computed at once."""
@@ -121,17 +122,19 @@ def ranking(users: Any, items: Any, taken: Any, hidden: Any, n: int = 20) -> Ran
 
 def hide(taken: Any, share: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
     """Users by items, without a random share of the entries; and those. A user keeps at least one item, and one item is
-    hidden where a user has two or more.
+    hidden where a user has two or more. Which ones goes by what a user has taken, not by the user's place.
 
     >>> kept, hidden = hide(np.ones((3, 10), int), 0.2)
     >>> kept.sum(axis=1).tolist(), hidden.sum(axis=1).tolist()
     ([8, 8, 8], [2, 2, 2])
     """
     require(0 < share < 1, "share", "a share between 0 and 1", share)
-    matrix = scipy.sparse.csr_array(taken)
-    lengths, rng = np.diff(matrix.indptr), np.random.default_rng(seed)
+    matrix = scipy.sparse.csr_array(taken, copy=True)
+    matrix.sum_duplicates()  # and sorted
+    lengths = np.diff(matrix.indptr)
     user = np.repeat(np.arange(len(lengths)), lengths)
-    order = np.lexsort((rng.random(len(user)), user))  # users in turn, the items of each in any order
+    lots, _ = lots_of(user, matrix.indices, lengths, [seed], matrix.data)
+    order = np.lexsort((lots, user))  # users in turn, the items of each in any order
     place = np.empty(len(user), np.int64)
     place[order] = np.arange(len(user)) - matrix.indptr[user]
     number = np.clip(np.round(share * lengths), 1, np.maximum(lengths - 1, 1)) * (lengths > 1)

@@ -77,10 +77,12 @@ def _at(z: Int[Array, "*rows tokens"], place: Array) -> Int[Array, "*rows"]:
     return jax.lax.dynamic_index_in_dim(z, place, axis=-1, keepdims=False)
 
 
-def draws(key: PRNGKeyArray, chains: Chains) -> Choose:
-    """A choice by draws from the conditionals: it makes a sweep of Gibbs sampling (backward: its time reversal)."""
-    *rows, num_tokens = chains.z.shape
-    uniforms = jax.random.uniform(key, (num_tokens, *rows), chains.counts.dtype)
+def draws(keys: PRNGKeyArray, chains: Chains) -> Choose:
+    """A choice by draws from the conditionals: it makes a sweep of Gibbs sampling (backward: its time reversal). Each
+    row has a key of its own, (rows,); its draws at a place are the same in rows of another width."""
+    _, *within, num_tokens = chains.z.shape
+    of_row = lambda key: jax.random.uniform(key, (num_tokens, *within), chains.counts.dtype)
+    uniforms = jnp.moveaxis(jax.vmap(of_row)(keys), 1, 0)
     return lambda place, weights: draw_index(weights, uniforms[place])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -14,8 +13,11 @@ from vijax.data.buckets import length_buckets
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.checks import fail
 from vijax.evaluate.sampler import Walk
+from vijax.evaluate.token_order import token_order
 from vijax.families.base import positive_and_finite
 from vijax.xla import keys
+from vijax.xla.compiler import quick_jit
+from vijax.xla.content_keys import keys_of
 
 # exp(-69) = 1e-30: a topic this much less likely than a word's best is never drawn, and products stay normal floats.
 _FLOOR = 1e-30
@@ -104,31 +106,36 @@ class TokenRows(NamedTuple):
 
     words: Int[Array | np.ndarray, "rows tokens"]  # word of each token; 0 in padding
     lengths: Int[Array | np.ndarray, " rows"]  # tokens of each row; 0 for a padding row
+    keys: PRNGKeyArray  # a key for the draws of each row, by what it holds
 
 
 def per_document(
-    fn: Callable[[TokenRows, PRNGKeyArray], Array], corpus: Corpus, elements_per_token: int, key: PRNGKeyArray
+    fn: Callable[[TokenRows], Array], corpus: Corpus, elements_per_token: int, key: PRNGKeyArray
 ) -> Float[np.ndarray, " docs"]:
-    """`fn(token_rows, key)`, one number per row, over all documents of the corpus.
+    """`fn(token_rows)`, one number per row, over all documents of the corpus.
 
     Args:
       fn: a jitted function; it is given a handful of shapes.
-      corpus: the documents; the order of their tokens depends on the key alone.
+      corpus: the documents; the order of the tokens of each depends on the key, and on what it holds.
       elements_per_token: numbers that `fn` holds per token of a row; chunks are sized by it.
-      key: shuffles the tokens, and is split into one key per chunk.
+      key: shuffles the tokens, and makes the key of each row.
     """
-    shuffle_key, fn_key = keys.two(key)
     results = np.zeros(corpus.num_documents)
-    for i, (tokens, rows) in enumerate(token_rows(corpus, shuffle_key, elements_per_token)):
-        results[rows] = np.asarray(fn(tokens, keys.fold_in(fn_key, i)), np.float64)[: len(rows)]
+    for tokens, rows in token_rows(corpus, key, elements_per_token):
+        results[rows] = np.asarray(fn(tokens), np.float64)[: len(rows)]
     return results
+
+
+_keys_of_rows = quick_jit(keys_of)
 
 
 def token_rows(
     corpus: Corpus, key: PRNGKeyArray, elements_per_token: int
 ) -> Iterator[tuple[TokenRows, Int[np.ndarray, " rows"]]]:
     """The documents as padded rows of tokens, and their rows in the corpus; padding rows come last."""
-    words = shuffled_tokens(corpus, key)
+    shuffle_key, draws_key = keys.two(key)
+    order = token_order(corpus, shuffle_key)
+    words = corpus.indices[order.entries]
     starts = np.cumsum(corpus.tokens) - corpus.tokens
     for bucket in length_buckets(corpus.tokens, corpus.tokens, price=_PRICE):
         width = bucket.max_tokens
@@ -136,17 +143,12 @@ def token_rows(
         size = -(-len(bucket.rows) // num_chunks)
         for first in range(0, len(bucket.rows), size):
             rows = bucket.rows[first : first + size]
-            lengths, begins = (np.pad(x[rows], (0, size - len(rows))) for x in (corpus.tokens, starts))
+            parts = (corpus.tokens, starts, order.codes)
+            lengths, begins, codes = (np.pad(part[rows], (0, size - len(rows))) for part in parts)
             real = np.arange(width) < lengths[:, None]
             places = np.where(real, begins[:, None] + np.arange(width), 0)
-            yield TokenRows(np.where(real, words[places], 0).astype(np.int32), lengths.astype(np.int32)), rows
-
-
-def shuffled_tokens(corpus: Corpus, key: PRNGKeyArray) -> Int[np.ndarray, " tokens"]:
-    """The words of all tokens, document after document, shuffled within each."""
-    documents = np.repeat(np.arange(corpus.num_documents), corpus.tokens)
-    lots = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel()).random(len(documents))
-    return np.repeat(corpus.indices, corpus.counts)[np.lexsort((lots, documents))]
+            of_rows = _keys_of_rows(draws_key, codes)
+            yield TokenRows(np.where(real, words[places], 0).astype(np.int32), lengths.astype(np.int32), of_rows), rows
 
 
 def walk_over(topics: Topics, tokens: TokenRows) -> Walk:

@@ -16,6 +16,7 @@ from vijax.evaluate.sampler import Chains, Walk, draws
 from vijax.evaluate.score import Score
 from vijax.evaluate.tokens import TokenRows, Topics, checked, scale_of, walk_over
 from vijax.xla.compiler import step_jit
+from vijax.xla.content_keys import fold_in_each
 
 _CLIMBS = 10  # sweeps of coordinate ascent that follow the burn-in
 
@@ -58,30 +59,28 @@ def chib(
 
 
 @functools.partial(step_jit, static_argnames=("num_samples", "burn_in"))
-def _chib(
-    topics: Topics, tokens: TokenRows, key: PRNGKeyArray, *, num_samples: int, burn_in: int
-) -> Float[Array, " rows"]:
+def _chib(topics: Topics, tokens: TokenRows, *, num_samples: int, burn_in: int) -> Float[Array, " rows"]:
     """Estimate of log p(w) of each row."""
     walk = walk_over(topics, tokens)
-    climb_key, place_key, middle_key, run_key = jax.random.split(key, 4)
-    target = _likely(walk, climb_key, burn_in)
-    place = jax.random.randint(place_key, tokens.lengths.shape, 0, num_samples)
-    middle = walk.sweep(target, draws(middle_key, target), backward=True)
+    climb, at, turn, forth, back = (fold_in_each(tokens.keys, number) for number in range(5))
+    target = _likely(walk, climb, burn_in)
+    place = jax.vmap(lambda key: jax.random.randint(key, (), 0, num_samples))(at)
+    middle = walk.sweep(target, draws(turn, target), backward=True)
 
     def run(total, direction):
-        backward, num_sweeps, key = direction
-        return _add_transitions(walk, middle, target.z, total, num_sweeps, key, backward), None
+        backward, num_sweeps, keys = direction
+        return _add_transitions(walk, middle, target.z, total, num_sweeps, keys, backward), None
 
-    both = jnp.array([False, True]), jnp.stack([num_samples - 1 - place, place]), jax.random.split(run_key)
+    both = jnp.array([False, True]), jnp.stack([num_samples - 1 - place, place]), jnp.stack([forth, back])
     total, _ = jax.lax.scan(run, log_transition(walk, middle, target.z), both)
     return log_joint(walk, target) - (total - jnp.log(num_samples)) + scale_of(topics, tokens)
 
 
-def _likely(walk: Walk, key: PRNGKeyArray, burn_in: int) -> Chains:
+def _likely(walk: Walk, keys: PRNGKeyArray, burn_in: int) -> Chains:
     """Topics z* of high probability: Gibbs sampling, then coordinate ascent."""
 
     def sweep(i, chains):
-        draw = draws(jax.random.fold_in(key, i), chains)
+        draw = draws(fold_in_each(keys, i), chains)
         best = lambda weights: jnp.argmax(weights, axis=-1).astype(jnp.int32)
         return walk.sweep(chains, lambda place, w: jnp.where(i < burn_in, draw(place, w), best(w)))
 
@@ -89,13 +88,13 @@ def _likely(walk: Walk, key: PRNGKeyArray, burn_in: int) -> Chains:
 
 
 def _add_transitions(
-    walk: Walk, chains: Chains, target: Array, total: Array, num_sweeps: Array, key: PRNGKeyArray, backward: Array
+    walk: Walk, chains: Chains, target: Array, total: Array, num_sweeps: Array, keys: PRNGKeyArray, backward: Array
 ) -> Float[Array, " rows"]:
     """logaddexp of `total` and log T(target <- z) for the next `num_sweeps` states z of each row's chain."""
 
     def body(i, carry):
         chains, total = carry
-        chains = walk.sweep(chains, draws(jax.random.fold_in(key, i), chains), backward=backward)
+        chains = walk.sweep(chains, draws(fold_in_each(keys, i), chains), backward=backward)
         longer = jnp.logaddexp(total, log_transition(walk, chains, target))
         return chains, jnp.where(i < num_sweeps, longer, total)
 
@@ -168,7 +167,7 @@ def left_to_right(
 
 @functools.partial(step_jit, static_argnames=("num_particles", "resample_every"))
 def _left_to_right(
-    topics: Topics, tokens: TokenRows, key: PRNGKeyArray, *, num_particles: int, resample_every: int
+    topics: Topics, tokens: TokenRows, *, num_particles: int, resample_every: int
 ) -> Float[Array, " rows"]:
     """Estimate of log p(w) of each row."""
     walk = walk_over(topics, tokens)
@@ -177,12 +176,11 @@ def _left_to_right(
 
     def body(n, carry):
         chains, log_prob = carry
-        draw_key, survivor_key = jax.random.split(jax.random.fold_in(key, n))
-        draw = draws(draw_key, chains)
+        draw = draws(fold_in_each(tokens.keys, 2 * n), chains)
         chains = walk.sweep(chains, draw, stop=jnp.where(n % resample_every == 0, n, 0))
         factor = jnp.sum((walk.alpha + chains.counts) * walk.at(n), axis=-1) / (jnp.sum(walk.alpha) + n)
         log_prob += jnp.where(n < tokens.lengths, jnp.log(jnp.mean(factor, axis=1)), 0.0)
-        kept = survivors(factor, survivor_key)[:, :, None]
+        kept = survivors(factor, fold_in_each(tokens.keys, 2 * n + 1))[:, :, None]
         chains = Chains(*(jnp.take_along_axis(x, kept, axis=1) for x in chains))
         return walk.visit(chains, n, draw), log_prob
 
@@ -190,11 +188,12 @@ def _left_to_right(
     return jax.lax.fori_loop(0, jnp.max(tokens.lengths), body, start)[1] + scale_of(topics, tokens)
 
 
-def survivors(weights: Float[Array, "rows particles"], key: PRNGKeyArray) -> Int[Array, "rows particles"]:
-    """Particles drawn in proportion to their weights, systematically: each as often as expected, up to one."""
-    num_rows, num_particles = weights.shape
+def survivors(weights: Float[Array, "rows particles"], keys: PRNGKeyArray) -> Int[Array, "rows particles"]:
+    """Particles drawn in proportion to their weights, systematically: each as often as expected, up to one. Each row
+    has a key of its own."""
+    num_particles = weights.shape[1]
     cumulative = jnp.cumsum(weights, axis=1)
-    offset = jax.random.uniform(key, (num_rows, 1), weights.dtype)
+    offset = jax.vmap(lambda key: jax.random.uniform(key, (1,), weights.dtype))(keys)
     points = (jnp.arange(num_particles) + offset) / num_particles * cumulative[:, -1:]
     index = jnp.sum(cumulative[:, None, :] <= points[:, :, None], axis=2)
     return jnp.minimum(index, num_particles - 1)

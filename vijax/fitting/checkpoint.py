@@ -181,6 +181,15 @@ def latest_config(folder: str | Path) -> Mapping[str, Any] | None:
     return None
 
 
+def latest_places(folder: str | Path) -> tuple[str, ...]:
+    """The places of the arrays in the tree of the newest whole checkpoint, such as `.posterior['z'].linear`; none where
+    there is no checkpoint."""
+    for path in checkpoint_files(folder):
+        with contextlib.suppress(CheckpointError):
+            return tuple(str(leaf["path"]) for leaf in _read(path)[2])
+    return ()
+
+
 # --- files --------------------------------------------------------------------------------------------------------
 def _unwritable(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

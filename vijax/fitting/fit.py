@@ -35,15 +35,16 @@ from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
 from vijax.fitting.loader import Loader, as_loader, words_of
 from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stacked
-from vijax.fitting.named_columns import names_of
 from vijax.fitting.restarts import Many, best, in_runs, many, of_run
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import begun, gone_on
+from vijax.fitting.room import check_room
 from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
 from vijax.inference.wrappers.wrapper import of_general
+from vijax.predict.named_columns import names_of
 from vijax.scale.place import Here, There, place
 from vijax.scale.steps import on_mesh
 from vijax.topics.decision import settled
@@ -205,6 +206,7 @@ def fit(
     spec = alg.spec
     loader = source = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
     check_enough(spec.model, loader)
+    check_room(spec.model, loader)
     if state is None:
         warn_of_far_prior(spec, loader)
     alg = settled(alg, loader, state)

@@ -17,12 +17,12 @@ from vijax.contract.intake import for_score, taken
 from vijax.data.schema.schema import Schema
 from vijax.families import Family, Point, Product
 from vijax.fitting import judge
-from vijax.fitting.named_columns import Names, in_order_of
 from vijax.fitting.status import skipped_text
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import State, bad_variables
 from vijax.predict import predictive
 from vijax.predict import summary as summaries
+from vijax.predict.named_columns import Names, in_order_of
 from vijax.predict.questions import inferred, inferred_of_documents, locals_of, shares_of
 from vijax.xla import keys
 

@@ -106,6 +106,7 @@ def _read(config: Any, path: str, seen: bool = True, schema: Schema | None = Non
     rows, digest = (own.num_rows, own.sha256) if path == own.path else (None, None)
     notes = Notes()
     parsed = parse(config.model.formula, "model.formula")
+    is_dropped = own.missing == "drop" or path != own.path
     family = config.model.family
     roles = formula.roles_in(parsed, family is not None and bool(LAWS[family].categories))
     read = functools.partial(read_columns, path, own.synthetic_seed, rows, dialect_of(own), digest, notes=notes)
@@ -114,13 +115,23 @@ def _read(config: Any, path: str, seen: bool = True, schema: Schema | None = Non
     table = table_of_file(read, exact, roles.numbers)
     if schema is not None:
         table = table.with_levels(schema)
+    return _whole_rows(table, parsed, seen, path, is_dropped, notes)
+
+
+def _in_memory(config: Any, source: Any, seen: bool = True) -> Frame:
+    """A table in memory, whose rows that lack a cell are left out, or have empty results, as those of a file."""
+    parsed = parse(config.model.formula, "model.formula")
+    return _whole_rows(typed_table(source), parsed, seen, "data", True, Notes())
+
+
+def _whole_rows(table: TypedTable, parsed: Any, seen: bool, where: str, is_dropped: bool, notes: Notes) -> Frame:
+    """The rows of a table that lack no cell of the formula. An error where others may not be left out, or are all."""
     lacking = _lacking(table, formula.columns_of(parsed, seen))  # while lines are known
     if not lacking:
         return Frame(table, notes=notes.texts())
     whole = np.flatnonzero(~np.any(list(lacking.values()), axis=0))
-    is_dropped = own.missing == "drop" or path != own.path
     if not is_dropped or not len(whole):
-        raise _missing_cells(table, lacking, path)
+        raise _missing_cells(table, lacking, where)
     notes.add(_said_dropped(table, lacking, seen))
     for name in lacking:
         if said := table.columns[name].said_missing(*(() if seen else (AS_IN_TRAINING,))):
@@ -231,7 +242,7 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
         path = config.data.path if source is None else source
         frame = _read(config, path, seen=False, schema=data.train.schema)
     else:
-        frame = Frame(typed_table(source))
+        frame = _in_memory(config, source, seen=False)
     every = frame.whole or frame.table
     beside = {name: column.as_written().tolist() for name, column in every.columns.items()}
     return New(frame, {"row": np.arange(len(every)), **beside}, _notes_on(frame, data, config), frame.places)
@@ -241,7 +252,7 @@ def other(config: Any, data: Data, source: Any, column: str | None) -> Frame:
     """Another table with the response, whose rows are scored."""
     check_no_column(column)
     is_path = isinstance(source, str)
-    frame = _read(config, source, schema=data.train.schema) if is_path else Frame(typed_table(source))
+    frame = _read(config, source, schema=data.train.schema) if is_path else _in_memory(config, source)
     y = of_frame(config.model, data.train).design.seen(frame.table)[0]
     return dataclasses.replace(frame, y=y, train=data.train, notes=_notes_on(frame, data, config))
 

@@ -13,6 +13,7 @@ from vijax.app.kinds import emissions
 from vijax.app.kinds.emissions import EmissionConfig
 from vijax.app.kinds.listing import Data, Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
+from vijax.app.kinds.widened import deviations_of_rows
 from vijax.app.page.blocks import Block, Course, Heat, Strips, Table
 from vijax.app.page.cuts import first_of
 from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
@@ -72,8 +73,11 @@ def describe(seen: Seen) -> list[Block]:
     states = [str(k) for k in held]
     leading = {"share": share, "steps at a time": stay}
     names = seen.data.train.group_names or ("all",)
+    within = deviations_of_rows(y[drawn], np.asarray(z.probs)[drawn][:, :size])
     return [
-        *emissions.table_of_components("States", name, seen, columns, leading, share * mask.sum(), "step"),
+        *emissions.table_of_components(
+            "States", name, seen, columns, leading, share * mask.sum(), "step", within=within
+        ),
         Heat("Transitions", states, states, transition[np.ix_(held, held)], STAYING, True),
         *course(seen, y, mask, paths, np.asarray(z.probs)),
         *forecasts(seen),

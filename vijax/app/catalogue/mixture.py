@@ -11,6 +11,7 @@ from vijax.app.kinds import emissions
 from vijax.app.kinds.emissions import EmissionConfig, InitConfig
 from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, values
+from vijax.app.kinds.widened import deviations_of_rows
 from vijax.app.page.blocks import Block, Table
 from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
 from vijax.app.settings.options import built, chosen, model_section
@@ -54,7 +55,9 @@ def _clusters(seen: Seen, weights: np.ndarray) -> list[Block]:
     size = seen.settings.num_components  # without what is beyond the truncation of a Dirichlet process
     probs, weights = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs), weights[:size]
     labels, rows = np.minimum(probs.argmax(axis=1), size - 1), probs.sum(axis=0)[:size]
-    table = emissions.table_of_components("Components", name, seen, columns, {"weight": weights, "rows": rows}, rows)
+    within = deviations_of_rows(seen.data.train.x, probs[:, :size])
+    leading = {"weight": weights, "rows": rows}
+    table = emissions.table_of_components("Components", name, seen, columns, leading, rows, within=within)
     return [*table, emissions.picture("Clusters", name, seen, x, columns, labels, weights)]
 
 

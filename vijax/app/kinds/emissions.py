@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from vijax.app.kinds.listing import Seen
+from vijax.app.kinds.widened import note_on_widened
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Heat, Table
 from vijax.app.settings.options import chooser, chosen
@@ -112,10 +114,11 @@ def table_of_components(
     rows: Any,
     unit: str = "row",
     most: int = 8,
+    within: Float[np.ndarray, "K D"] | None = None,
 ) -> list[Block]:
     """A table of components, largest first, without those that hold less than half of a row: the columns `leading` (the
     first of them sizes), then means; and a map of all means where there are many columns. `rows` are the expected rows
-    of each component."""
+    of each component, `within` the deviations of these rows as they were fitted."""
     means = units_of(seen.data.train).points(_means(name, seen))
     sizes = np.asarray(next(iter(leading.values())), float)
     order = np.array([k for k in np.argsort(-sizes, kind="stable") if rows[k] >= HELD], int)
@@ -132,7 +135,12 @@ def table_of_components(
     notes = [f"The first {most} of {len(columns)} columns."] if len(columns) > most else []
     if empty := len(sizes) - len(order):
         notes.append(f"{empty} of {len(sizes)} {title.lower()} hold no {unit} and are left out.")
-    blocks: list[Block] = [Table(title, header, [row(k) for k in order], " ".join(notes))]
+    if within is not None and len(spreads) and len(order):
+        units = units_of(seen.data.train)
+        whole = units.deviation if units.scaled else np.nanstd(seen.data.train.x, axis=0)
+        found = np.array(spreads)[: len(rows)], np.array([units.spread(own) for own in within])[: len(rows)]
+        notes.append(note_on_widened(*found, columns, whole, np.asarray(rows), unit))
+    blocks: list[Block] = [Table(title, header, [row(k) for k in order], " ".join(filter(None, notes)))]
     if len(columns) > most:
         note = units_of(seen.data.train).note()  # columns of one scale make colours that can be compared
         named, fitted = [str(k) for k in order], _means(name, seen)[order]

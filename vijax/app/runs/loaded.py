@@ -247,6 +247,7 @@ class Run:
     def _new(self, source: Any, column: str | None = None, seen: Seen | None = None) -> New:
         """A source, or all of the run's own data: those of `seen`, or else read again."""
         seen = seen or (self._again() if source is None else self.seen)
+        source = str(source) if isinstance(source, Path) else source
         config = at(self.config, self.training if source is None else None)
         return config.listing.source.new(config, seen.data, source, column)
 

@@ -36,6 +36,7 @@ import jax
 from vijax.app.kinds.assemble import fingerprint
 from vijax.app.kinds.listing import Data
 from vijax.app.kinds.topic_names import check_names
+from vijax.app.runs.earlier import noise_of_then, with_noise_of_then
 from vijax.app.settings.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.settings.toml_source import NotTomlError
 from vijax.app.settings.typed_toml import DamagedError, Entry, flatten, toml_value
@@ -61,7 +62,7 @@ def read_run_config(folder: Path) -> Config:
             f"was saved; begin it again: vijax fit CONFIG.toml --out {folder}"
         )
     try:
-        return load_config(path)
+        return with_noise_of_then(folder, load_config(path))
     except NotTomlError as error:
         other = f", or remove it, and have the last checkpoint's written: vijax resume {folder}" if is_saved else ""
         raise ConfigError(f"{error}; correct it{other}") from error
@@ -131,7 +132,7 @@ def latest_checkpoint(
         return None
 
     def check(before: Mapping[str, Any]) -> None:
-        differing = differing_keys(before, flatten(config))
+        differing = differing_keys({**before, **noise_of_then(folder, before)}, flatten(config))
         if differing:
             listed = "; ".join(f"{key} was {old!r} and is {new!r}" for key, (old, new) in differing.items())
             raise ConfigError(

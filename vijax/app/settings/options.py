@@ -28,6 +28,8 @@ def toml_type(argument: Argument) -> Any:
     if argument.hint is Any:
         known = type(argument.default)
         return known if known in PLAIN else None if argument.limit is None else float
+    if Any in members_of(argument.hint) and argument.limit is not None:  # a number, or none
+        return float | None
     members = tuple(filter(_is_plain, members_of(argument.hint)))
     return None if set(members) <= {types.NoneType} else functools.reduce(operator.or_, members)
 

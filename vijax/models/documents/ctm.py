@@ -27,6 +27,7 @@ from vijax.checks import require
 from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_concentration, word_prior
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
+from vijax.contract.room import sized
 from vijax.families import Dirichlet, MultivariateNormal, NormalWishart, Product
 from vijax.families.vector.matrices import half_log_det, inverse, outer
 from vijax.inference import estep as esteps
@@ -47,6 +48,7 @@ from vijax.xla.random_bits import in_one_piece
 
 
 @by_value
+@sized
 @checked
 def ctm(
     num_topics: Annotated[int, whole(2)],

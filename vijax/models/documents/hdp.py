@@ -54,6 +54,7 @@ from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, wo
 from vijax.contract.estep import iterate_by_document
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
+from vijax.contract.room import sized
 from vijax.families import Dirichlet, Product
 from vijax.families.discrete import stick_breaking
 from vijax.families.numeric.special import digamma, legendre_gap, log_gamma
@@ -70,6 +71,7 @@ LEAST = 1e-20
 
 
 @by_value
+@sized
 @checked
 def hdp(
     num_topics: Size,

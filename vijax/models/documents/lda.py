@@ -28,6 +28,7 @@ from vijax.checks import require
 from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_concentration, word_prior
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
+from vijax.contract.room import sized
 from vijax.families import Dirichlet, Point, Product
 from vijax.families.base import as_float
 from vijax.families.discrete.by_word import TransposedDirichletStats
@@ -43,6 +44,7 @@ from vijax.xla.gather import sum_over_rows
 
 
 @by_value
+@sized
 @checked
 def lda(
     num_topics: Size,

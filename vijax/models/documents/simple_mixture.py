@@ -18,6 +18,7 @@ from vijax.arguments import Positive, Size, checked
 from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_prior
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.queries import Generative, answers
+from vijax.contract.room import sized
 from vijax.families import Categorical, Dirichlet, Product
 from vijax.models.documents.document_draws import of_topics
 from vijax.models.documents.lda import near_uniform
@@ -27,6 +28,7 @@ from vijax.xla.gather import docs_per_chunk, sum_over_rows
 
 
 @by_value
+@sized
 @checked
 def simple_mixture(num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, eta: Positive = 1.0) -> Model:
     """A mixture of bags of words: a topic for each document, not for each word as in `lda`.

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positives, Size, checked
 from vijax.contract.expected import least, of_rates
+from vijax.contract.room import sized
 from vijax.families import Beta, Dirichlet, Gamma
 from vijax.families.scalar.poisson import poisson_values
 from vijax.models.emission.base import Emission, PriorColumns, checker, full, is_count
@@ -19,6 +20,7 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
+@sized
 @checked
 def bernoulli(num_components: Size, dim: Size, alpha: Positives = 1.0, beta: Positives = 1.0) -> Emission:
     """D independent binary values; each component's probabilities are Beta(alpha, beta).
@@ -51,6 +53,7 @@ def _bernoulli_predictive(q: Beta, y: Float[Array, " D"]) -> Float[Array, " K"]:
 
 
 @by_value
+@sized
 @checked
 def poisson(num_components: Size, dim: Size, shape: Positives = 1.0, rate: Positives = 1.0) -> Emission:
     """D independent counts; each component's rates are Gamma(shape, rate).
@@ -76,6 +79,7 @@ def poisson(num_components: Size, dim: Size, shape: Positives = 1.0, rate: Posit
 
 
 @by_value
+@sized
 @checked
 def categorical(num_components: Size, vocab_size: Size, eta: Positives = 1.0) -> Emission:
     """Bags of words: each component has word probabilities from a Dirichlet(eta); an observation is a vector of V

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.arguments import Positive, Positives, Size, checked
 from vijax.checks import require
 from vijax.contract.expected import least, of_mean, of_place_and_scale, of_variance, together
+from vijax.contract.room import sized
 from vijax.families import Normal, NormalGamma, NormalsWishart, NormalWishart
 from vijax.families.base import as_float
 from vijax.families.point import log_predictive
@@ -23,6 +24,7 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
+@sized
 @checked
 def unit_gaussian(num_components: Size, dim: Size, location: Any = 0.0, variance: Positives = 100.0) -> Emission:
     """Normal with unit variances (Blei, Kucukelbir and McAuliffe 2017, sections 2 and 3): means are N(location,
@@ -51,6 +53,7 @@ def unit_gaussian(num_components: Size, dim: Size, location: Any = 0.0, variance
 
 
 @by_value
+@sized
 @checked
 def diagonal_gaussian(
     num_components: Size,
@@ -90,6 +93,7 @@ def diagonal_gaussian(
 
 
 @by_value
+@sized
 @checked
 def full_gaussian(
     num_components: Size,
@@ -159,6 +163,7 @@ def log_likelihood_of_full(s: Any, y: Array) -> Float[Array, " K"]:
 
 
 @by_value
+@sized
 @checked
 def spherical_gaussian(
     num_components: Size,
@@ -211,6 +216,7 @@ def spherical_gaussian(
 
 
 @by_value
+@sized
 @checked
 def tied_gaussian(
     num_components: Size,

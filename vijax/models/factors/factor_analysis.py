@@ -24,12 +24,14 @@ from vijax.contract import init as starts
 from vijax.contract.expected import STANDARDISE, Expected, expecting, of_place_and_scale, of_weights, rows, together
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, rows_like
+from vijax.contract.room import sized
 from vijax.families import Gamma, MultivariateNormal, Product
 from vijax.models.energies.energy import energy_model
 from vijax.xla.by_value import by_value
 
 
 @by_value
+@sized
 @checked
 def factor_analysis(
     dim: Size,

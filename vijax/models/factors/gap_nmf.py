@@ -30,6 +30,7 @@ from vijax.contract.batch import DataForm, Minibatch, fill_padding
 from vijax.contract.estep import iterate_by_document
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers, rows_like
+from vijax.contract.room import sized
 from vijax.families import Gamma, Product
 from vijax.families.base import as_float
 from vijax.families.numeric import special
@@ -44,6 +45,7 @@ Init = Callable[[PRNGKeyArray, Product], Product]
 
 
 @by_value
+@sized
 @checked
 def gap_nmf(
     num_rows: Size,

@@ -35,6 +35,7 @@ from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments
 from vijax.contract.estep import repeat_by_document
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers, is_size
+from vijax.contract.room import sized
 from vijax.data import document_batches, in_order, read
 from vijax.evaluate.ranking import Ranking, hide, ranked, ranking
 from vijax.families import Gamma, Product
@@ -56,6 +57,7 @@ AT_A_TIME = 4096
 
 
 @by_value
+@sized
 @checked
 def hpf(
     num_components: Size,

@@ -28,6 +28,7 @@ from vijax.contract import init as starts
 from vijax.contract.batch import Minibatch, fill_padding
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.queries import Generative, is_sizes
+from vijax.contract.room import sized
 from vijax.families import Beta, Categorical, Dirichlet, Gamma, Product
 from vijax.families.scalar.poisson import poisson_values
 from vijax.models.energies.energy import energy_model
@@ -40,6 +41,7 @@ _SURE = 3.0  # log odds with which a node starts in its block: far from even, bu
 
 
 @by_value
+@sized
 @checked
 def stochastic_block_model(
     num_blocks: Size,

@@ -25,6 +25,7 @@ from vijax.models.formulas.groups import NewLevels
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.priors import Prior
 from vijax.models.formulas.unmodelled import check_responses
+from vijax.models.formulas.weighted import copies_of
 from vijax.predict.predictive import coordinates
 from vijax.predict.summary import Summary, of_draws
 from vijax.xla import keys
@@ -294,8 +295,8 @@ class Glmm(Model):
         return Prediction(*ends_of_mean, lowest, highest, level, spread, rows.new_levels, rows.notes)
 
     def replicated(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Float[np.ndarray, "S N"]:
-        """Responses drawn for the rows of training of positive weight, as `Fit.predictive` draws them; of categories
-        their numbers."""
+        """Responses drawn for the rows of training, as `Fit.predictive` draws them, each row as often as its weight
+        says; of categories their numbers. ValueError for weights that are no whole numbers."""
         return np.asarray(fit.predictive(key, num_draws, self.data, groups="same"))
 
     def ratios(self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9) -> Summary:
@@ -319,8 +320,10 @@ class Glmm(Model):
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, table: Any = None
     ) -> Float[np.ndarray, "S N"]:
         """Log likelihoods of rows at draws, given the effects of their groups, for `vijax.trust.loo`. None takes the
-        rows of training."""
+        rows of training, each as often as its weight says: `loo` then leaves one copy out at a time. ValueError for
+        weights that are no whole numbers."""
         y, trials = (self.design.y, self.design.trials) if table is None else self.design.seen(table)
+        copies = copies_of(self.weights) if table is None else slice(None)
         check_responses(y, trials, self.law, self.design.response)
         key_draws, key_new = keys.two(key)
         draws = self.draws(fit, key_draws, num_draws)
@@ -331,9 +334,7 @@ class Glmm(Model):
         else:
             y = np.broadcast_to(y, (len(eta), len(y)))
         eta = eta.astype(jnp.result_type(float))
-        return np.asarray(self._program(log_likelihoods)(aux, eta, y, trials)) * (
-            self.weights if table is None else 1.0
-        )
+        return np.asarray(self._program(log_likelihoods)(aux, eta, y, trials))[:, copies]
 
     def _responses(self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any) -> Float[np.ndarray, "S N"]:
         aux = self.density_form.others(draws.named)

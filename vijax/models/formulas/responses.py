@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,10 +16,11 @@ from vijax.contract.queries import Generative
 from vijax.models.formulas.form import Form
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import LAWS
+from vijax.models.formulas.weighted import copies_of
 
 
 def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping[str, Any]) -> Generative:
-    """The `Generative` of a regression.
+    """The `Generative` of a regression. A row has as many responses as its weight says.
 
     Args:
       form: its density.
@@ -27,11 +29,10 @@ def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping
       data: the same as the density reads them.
     """
     law = LAWS[form.law]
-    kept = np.flatnonzero(rows["weight"] > 0)  # a row of weight zero is left out
-    rows = {name: values[kept] for name, values in rows.items()}
+    copies = functools.cache(lambda: copies_of(np.asarray(rows["weight"], float)))
     base = None
     if law.of_location:
-        base = (design.rows.offset + design.rows.x @ np.array(form.units.location))[kept]
+        base = design.rows.offset + design.rows.x @ np.array(form.units.location)
 
     def layout(like: Any) -> Any:
         remedy = "Responses of other rows: fit.predict(table, key=key) has their means, sds and intervals."
@@ -39,7 +40,7 @@ def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping
         alike = lambda name: np.array_equal(np.asarray(like[name], np.float32), np.asarray(data[name], np.float32))
         got = "others" if isinstance(like, Mapping) else type(like).__name__
         require(same and all(map(alike, data)), "data", "those of the model, model.data", got, remedy)
-        return {"rows": dict(rows), "data": dict(like)}
+        return {"rows": {name: values[copies()] for name, values in rows.items()}, "data": dict(like)}
 
     def new_effects(hyper: Any, values: Any, layout: Any, key: Any) -> dict[str, Any]:
         each = zip(form.effects, jax.random.split(key, max(len(form.effects), 1)), strict=False)
@@ -57,9 +58,9 @@ def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping
             u = u[layout["rows"][f"group{i}"]].reshape(len(eta), form.predictors, -1)
             eta = eta + jnp.einsum("nd,ncd->nc", layout["rows"][f"z{i}"], u).reshape(eta.shape)
         y = law.of(form.aux(values), layout["rows"]["trials"]).sample(key_data, eta)  # type: ignore[misc]
-        return y if base is None else jnp.asarray(base, y.dtype) + form.units.size * y
+        return y if base is None else jnp.asarray(base[copies()], y.dtype) + form.units.size * y
 
-    observed = lambda layout, data: jnp.asarray(design.y[kept], jnp.result_type(float))
+    observed = lambda layout, data: jnp.asarray(design.y[copies()], jnp.result_type(float))
     none = dict[str, Any]()  # families of known effects: they are drawn with the responses
     return Generative(layout, drawn, new_effects, observed, lambda stats, local: none, from_sizes=False)
 

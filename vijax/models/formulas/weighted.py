@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from vijax.checks import require
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable, typed_table
@@ -42,6 +42,27 @@ def _numbers(column: TypedColumn, table: TypedTable) -> Float[np.ndarray, " N"]:
     got = "" if not len(bad) else f"{str(column.values[bad[0]])[:40]!r} in {table.row_name(int(bad[0]))}"
     require(not len(bad), "weights", f"numbers in {column.name!r}", got)
     return column.numbers()
+
+
+MOST_COPIES = 1 << 24
+
+
+def copies_of(weights: Float[np.ndarray, " N"]) -> Int[np.ndarray, " copies"]:
+    """The numbers of rows, each as often as its weight says: a row of weight 2 is two rows, of weight 0 none.
+
+    Raises:
+      ValueError: a weight that is no whole number, or more than 16 million copies.
+
+    >>> copies_of(np.array([2.0, 0.0, 1.0])).tolist()
+    [0, 0, 2]
+    """
+    whole = np.floor(weights) == weights
+    where = "" if whole.all() else f"{weights[~whole][0]:g} in row {int(np.argmin(whole))}, counted from 0"
+    remedy = "What is said of rows without weights: log_lik(fit, key, table=table), fit.predict(table, key=key)."
+    require(whole, "weights", "whole numbers, for a row stands as often as its weight says", where, remedy)
+    total = float(weights.sum())
+    require(total <= MOST_COPIES, "weights", f"a sum of {MOST_COPIES:,} at most, to write out", f"{total:,.0f}", remedy)
+    return np.repeat(np.arange(len(weights)), weights.astype(int))
 
 
 def check_alignment(weights: Any, table: Any) -> None:

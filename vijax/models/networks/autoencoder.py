@@ -27,6 +27,7 @@ from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.objective import importance_weighted
 from vijax.contract.queries import Generative, answers, is_size
+from vijax.contract.room import sized
 from vijax.contract.variables import Variables, free
 from vijax.families import Normal, Product
 from vijax.inference.estep.networks import Amortised, amortised
@@ -127,6 +128,7 @@ def _log_ratio(z: Array, mean: Array, log_sd: Array) -> Float[Array, ""]:
 
 
 @by_value
+@sized
 @checked
 def vae(
     encoder: Network, decoder: Network, observed: Observed, latent_dim: Size, bayesian: bool = False

@@ -32,6 +32,7 @@ from vijax.contract import init as starts
 from vijax.contract.batch import DataForm
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, Values
+from vijax.contract.room import sized
 from vijax.families import Product
 from vijax.inference.estep.networks import structured
 from vijax.models.energies.energy import energy_model, energy_of
@@ -49,6 +50,7 @@ SWEEPS = 10
 
 
 @by_value
+@sized
 @checked
 def dynamic_svae(
     latent_dim: Size,

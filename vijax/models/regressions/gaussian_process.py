@@ -46,6 +46,7 @@ from vijax.models.regressions.predictors import (
     predictors,
     stats_of,
 )
+from vijax.predict.named_columns import in_order_of, names_of
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import quick_jit, step_jit
 from vijax.xla.memory import total_memory
@@ -70,7 +71,8 @@ def gp(
     matrices in a step (ten with backtracking); O(N M) with M inducing inputs.
 
     Args:
-      x: inputs, (N, D) or whatever the kernel reads, with leading axis N.
+      x: inputs, (N, D) or whatever the kernel reads, with leading axis N. New tables are read by the names of the
+        columns of this one, if it is a table of pandas, polars or Arrow.
       y: observations, (N,).
       kernel: the covariance function. A name, with hyperparameters `scale` and `length` (D numbers for ARD); or
         k(X, X') -> (N, N') matrix, a tinygp kernel or a function of your own. Where `hyper` is given, a function from
@@ -101,6 +103,8 @@ def gp(
     [0.35, 0.68]
     """
     require(inducing is None or form == "whitened", "form", "'whitened' with inducing inputs", form)
+    columns = names_of(x)
+    inducing = in_order_of(columns, inducing, "inducing")
     x, y = jax.tree.map(as_float, x), as_array(y)
     anchors = x if inducing is None else jax.tree.map(as_float, inducing)
     num_sites, size = (int(jnp.shape(jax.tree.leaves(a)[0])[0]) for a in (x, anchors))
@@ -142,7 +146,17 @@ def gp(
     own = lambda hyper, inputs: prior_covariance(hyper, rows(inputs))
     new_at = lambda hyper, inputs: computed(new)(hyper, anchors, inputs)
     return predictors(
-        prior, seen.likelihood, seen.y, rows, new_at, expectation or exact(), values, seen.others, own, seen.measure
+        prior,
+        seen.likelihood,
+        seen.y,
+        rows,
+        new_at,
+        expectation or exact(),
+        values,
+        seen.others,
+        own,
+        seen.measure,
+        columns,
     )
 
 

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.arguments import Positive, Positives, Size, checked
 from vijax.checks import require
 from vijax.contract.queries import Generative, Values
+from vijax.contract.room import sized
 from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
 from vijax.families.base import as_float
 from vijax.families.construction import on_host
@@ -93,6 +94,7 @@ class Population(NamedTuple):
 
 
 @by_value
+@sized
 @checked
 def population(
     dim: Size,

@@ -28,6 +28,7 @@ from vijax.arguments import Positive, checked
 from vijax.contract import init as starts
 from vijax.contract.expected import expecting
 from vijax.contract.model import Model
+from vijax.contract.room import sized
 from vijax.families import Gamma, MultivariateNormal, PolyaGamma, Product, TruncatedNormal
 from vijax.families.base import as_float
 from vijax.inference.likelihood import bernoulli_logit, bernoulli_probit
@@ -47,6 +48,7 @@ Group = tuple[Float[Array, "n D"], Float[Array, " n"], Any]
 
 
 @by_value
+@sized
 @checked
 def hierarchical_linear_regression(
     dim: int,

@@ -25,6 +25,7 @@ from vijax.inference.sites import FeatureForm, KernelForm, Prior, SparseFeatureF
 from vijax.inference.sites.forms import padded_rows
 from vijax.models.regressions.measure import at_one_place, observed, place_of_columns
 from vijax.models.regressions.predictors import Predictors, check_observations, of_others, predictors, stats_of
+from vijax.predict.named_columns import names_of
 from vijax.xla.by_value import by_value
 
 Form = Literal["auto", "weights", "kernel"]
@@ -47,7 +48,8 @@ def glm(
     intercept.
 
     Args:
-      x: design matrix, (N, D): an array, a SciPy sparse matrix or a jax BCOO, never made dense in weight space.
+      x: design matrix, (N, D): an array, a SciPy sparse matrix or a jax BCOO, never made dense in weight space. New
+        tables are read by the names of the columns of this one, if it is a table of pandas, polars or Arrow.
       y: observations, (N,).
       likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z). Of `gaussian()` and `student_t()` without
         a number the noise is learnt, `fit.posterior["noise"]` being the law of its precision.
@@ -91,6 +93,7 @@ def glm(
         others=seen.others,
         own=_own if form == "kernel" else None,
         measure=seen.measure,
+        columns=names_of(x),
     )
 
 

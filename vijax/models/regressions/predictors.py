@@ -33,6 +33,7 @@ from vijax.inference.likelihood import Likelihood, Moments
 from vijax.inference.sites import Marginals, Prior, SitePosterior, Sites
 from vijax.models.regressions.measure import NOISE, Measure
 from vijax.models.regressions.predictor_draws import Z, of_predictors
+from vijax.predict.named_columns import Names, in_order_of
 from vijax.tree import on_device
 from vijax.xla.compiler import once_jit
 
@@ -172,6 +173,7 @@ def predictors(
     others: Mapping[str, Family] | None = None,
     own: Callable[[Hyper, Any], Array] | None = None,
     measure: Measure | None = None,
+    columns: Names | None = None,
 ) -> Predictors:
     """A model of Gaussian predictors.
 
@@ -187,8 +189,11 @@ def predictors(
       others: priors of further globals, whose statistics the likelihood reads (the rate of wrong labels, say).
       own: (hyper, inputs) -> prior covariance of new predictors, where features do not explain all of it.
       measure: the measure of y, which is measured by it already; None where y is taken as it is.
+      columns: names of the columns of the inputs, where these are a table: new tables are read by them.
     """
     values = dict(hyper or {})
+    if columns is not None:
+        rows, own, measure = _by_name(columns, rows, own, measure)
     num_sites = int(np.shape(jax.tree.leaves(y)[0])[0])
     dtype = _dtype(jax.eval_shape(prior, values))
     own_likelihood = likelihood(values, stats_of(others or {}))
@@ -223,6 +228,17 @@ def predictors(
         densities=densities,
         measure=measure,
     )
+
+
+def _by_name(columns: Names, rows: Callable, own: Callable | None, measure: Measure | None) -> tuple[Any, Any, Any]:
+    """The functions that read new inputs, with the columns of a table in the order of training."""
+    named = lambda inputs: in_order_of(columns, inputs, "inputs")
+    rows_named = lambda inputs: rows(named(inputs))
+    own_named = None if own is None else lambda hyper, inputs: own(hyper, named(inputs))
+    if measure is not None:
+        offset = measure.offset
+        measure = dataclasses.replace(measure, offset=lambda inputs: offset(named(inputs)))
+    return rows_named, own_named, measure
 
 
 def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:

@@ -26,6 +26,7 @@ from vijax.checks import require
 from vijax.contract.expected import Expected, expecting, of_place_and_scale
 from vijax.contract.model import Hyper, Model
 from vijax.contract.queries import Generative
+from vijax.contract.room import sized
 from vijax.families import Gamma, MultivariateNormalGamma
 from vijax.families.base import as_float
 from vijax.models.energies.energy import conditional, energy_model
@@ -33,6 +34,7 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
+@sized
 @checked
 def ard_regression(
     dim: Size,

@@ -28,6 +28,7 @@ from vijax.contract import init as starts
 from vijax.contract.expected import STANDARDISE, Expected, expecting, of_place_and_scale, steps
 from vijax.contract.model import Estimates, Model
 from vijax.contract.queries import Generative, Values, is_sizes
+from vijax.contract.room import sized
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
 from vijax.families.chain import chains
 from vijax.families.point import log_predictive
@@ -53,6 +54,7 @@ from vijax.xla.precision import enable_x64
 
 
 @by_value
+@sized
 @checked
 def arhmm(
     dim: Size,

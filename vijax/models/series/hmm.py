@@ -23,6 +23,7 @@ from vijax.arguments import NotNegative, Positive, checked
 from vijax.contract import init as starts
 from vijax.contract.expected import expecting, steps
 from vijax.contract.model import Estimates, Model
+from vijax.contract.room import COPIES, require_room
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
 from vijax.families.chain import chains
 from vijax.models.emission import Emission, check_emission
@@ -78,6 +79,7 @@ def hmm(
     """
     emission = check_emission(emission, others)
     size, log_likelihood = emission.num_components, emission.log_likelihood
+    require_room("emission", f"{size:,} states", COPIES * size**2)  # of transitions
     rows = transition_concentration * np.ones((size, size)) + stickiness * np.eye(size)
 
     def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:

@@ -14,20 +14,22 @@ from vijax.checks import require
 from vijax.contract.model import Estimates
 from vijax.contract.queries import Generative, Values, is_sizes, masks_of
 from vijax.models.emission import Emission
+from vijax.predict.named_columns import in_order_of, names_of
 from vijax.xla.precision import enable_x64
 
 
 def pad(sequences: Any) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N T"]]:
-    """Sequences of unequal length, arrays (T_n, D), as one array and the mask of its steps.
+    """Sequences of unequal length, arrays (T_n, D), as one array and the mask of its steps. Of tables of pandas, polars
+    or Arrow the columns are those of the first, by their names.
 
     Raises:
-      ValueError: there is no sequence, or they are not of one width.
+      ValueError: there is no sequence, or they are not of one width, or a table lacks a column of the first.
 
     >>> y, mask = pad([np.zeros((2, 1)), np.ones((3, 1))])
     >>> y.shape, mask.tolist()
     ((2, 3, 1), [[True, True, False], [True, True, True]])
     """
-    rows = [np.atleast_2d(np.asarray(s)) if np.size(s) else np.asarray(s) for s in sequences]
+    rows = [np.atleast_2d(s) if np.size(s) else s for s in map(np.asarray, _in_one_order(sequences))]
     widths = {row.shape[1] for row in rows if row.ndim == 2}
     require(len(widths) == 1, "sequences", "arrays (T, D) of one width D", f"widths {sorted(widths)}")
     steps = np.array([row.shape[0] if row.ndim == 2 else 0 for row in rows])
@@ -36,6 +38,13 @@ def pad(sequences: Any) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N
     for n, row in enumerate(rows):
         y[n, : steps[n]] = row
     return y, mask
+
+
+def _in_one_order(sequences: Any) -> list[Any]:
+    """The sequences, with the columns of tables in the order of the first of them."""
+    sequences = list(sequences)
+    columns = next(filter(None, map(names_of, sequences)), None)
+    return [in_order_of(columns, each, f"sequences[{n}]") for n, each in enumerate(sequences)]
 
 
 def check_pair(data: PyTree, dim: int | None = None) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N T"]]:

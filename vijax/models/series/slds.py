@@ -28,6 +28,7 @@ from vijax.contract import init as starts
 from vijax.contract.expected import expecting
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, Values
+from vijax.contract.room import sized
 from vijax.families import Dirichlet, LinearGaussianChainStats, MarkovChain, MarkovChainStats, NormalGamma, Product
 from vijax.families.chain import chains
 from vijax.inference.estep import mean_field
@@ -54,6 +55,7 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
+@sized
 @checked
 def slds(
     dim: Size,

@@ -30,6 +30,7 @@ from vijax.arguments import Positive, Size, checked
 from vijax.contract import init as starts
 from vijax.contract.expected import STANDARDISE, Expected, expecting, of_place_and_scale, steps
 from vijax.contract.model import Estimates, Model
+from vijax.contract.room import sized
 from vijax.families import (
     LinearGaussianChain,
     LinearGaussianChainStats,
@@ -48,6 +49,7 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 @by_value
+@sized
 @checked
 def linear_gaussian_state_space(
     dim: Size,

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from vijax.contract.batch import Minibatch
 from vijax.data import Corpus, document_batches, in_order
 from vijax.evaluate.score import Score
+from vijax.evaluate.token_order import token_order
 
 
 def completed(
@@ -34,10 +35,10 @@ def completed(
     rows = np.flatnonzero(corpus.tokens >= 2)
     long, groups = corpus[rows], None if groups is None else groups[rows]
     key_halves, key_shares = jax.random.split(key)
-    first, second = halves(long, np.random.default_rng(np.asarray(jax.random.key_data(key_halves))))
+    first, second = halves(long, key_halves)
     parts, places = [], []
-    for i, (batch, order) in enumerate(document_batches(first, 1024)):
-        parts += [np.asarray(x) for x in shares(batch, jax.random.fold_in(key_shares, i))]
+    for batch, order in document_batches(first, 1024):
+        parts += [np.asarray(x) for x in shares(batch, key_shares)]  # draws are by what a document holds
         places.append(order)
     theta = in_order(np.concatenate(parts), np.concatenate(places))
     document = np.repeat(np.arange(len(long)), second.lengths)
@@ -52,19 +53,18 @@ def completed(
     return Score.of(log_probs, second.tokens, rows, corpus.num_documents - len(rows))
 
 
-def halves(corpus: Corpus, rng: np.random.Generator) -> tuple[Corpus, Corpus]:
-    """The tokens of each document in two halves at random; the first has the odd one.
+def halves(corpus: Corpus, key: PRNGKeyArray) -> tuple[Corpus, Corpus]:
+    """The tokens of each document in two halves at random, by what it holds; the first has the odd one.
 
-    >>> one, two = halves(Corpus.from_counts([[3, 2], [0, 4]]), np.random.default_rng(0))
+    >>> one, two = halves(Corpus.from_counts([[3, 2], [0, 4]]), jax.random.key(0))
     >>> one.tokens.tolist(), two.tokens.tolist(), (one.to_scipy() + two.to_scipy()).toarray().tolist()
     ([3, 2], [2, 2], [[3, 2], [0, 4]])
     """
-    pair = np.repeat(np.arange(len(corpus.counts)), corpus.counts)
+    entries = token_order(corpus, key).entries
     document = np.repeat(np.arange(corpus.num_documents), corpus.tokens)
-    order = np.lexsort((rng.random(len(pair)), document))
-    place = np.arange(len(pair)) - np.repeat(np.cumsum(corpus.tokens) - corpus.tokens, corpus.tokens)
+    place = np.arange(len(entries)) - np.repeat(np.cumsum(corpus.tokens) - corpus.tokens, corpus.tokens)
     is_first = place < (corpus.tokens - corpus.tokens // 2)[document]
-    counts = np.bincount(pair[order][is_first], minlength=len(corpus.counts))
+    counts = np.bincount(entries[is_first], minlength=len(corpus.counts))
     return _with_counts(corpus, counts), _with_counts(corpus, corpus.counts - counts)
 
 

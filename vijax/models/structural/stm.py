@@ -39,6 +39,7 @@ from vijax.checks import check_key, require, require_integers
 from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_concentration, word_prior
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import answers
+from vijax.contract.room import sized
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
 from vijax.data.known_words import are_same
@@ -241,6 +242,7 @@ def _sites(model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list
     return [(local.mean, local.site) for local in said.local]
 
 
+@sized
 @checked
 def stm(
     num_topics: Annotated[int, whole(2)],

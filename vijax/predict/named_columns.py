@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import jax
@@ -12,6 +13,8 @@ from vijax.data.schema.cells import column_names
 
 Names = tuple[tuple[str, ...] | None, ...]
 """The names of the columns of each leaf of the data; None where it has none."""
+MOST_SAID = 5
+"""Columns that a message names."""
 
 
 def names_of(data: PyTree) -> Names | None:
@@ -28,16 +31,25 @@ def names_of(data: PyTree) -> Names | None:
 
 
 def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> PyTree:
-    """Data whose tables have their columns in the order of the fit; arrays without names are taken as they come.
+    """Data whose tables have their columns in the order of the fit; arrays without names are taken as they come. A
+    column that the fit does not have is left out, with a warning.
 
     Raises:
       ValueError: a table that lacks a column of the fit.
     """
-    leaves, structure = jax.tree.flatten(data)
-    if known is None or len(leaves) != len(known):
+    if known is None or isinstance(data, list):
         return data
+    leaves, structure = jax.tree.flatten(data)
+    if len(leaves) != len(known):  # a table alone, where the fit had responses beside it
+        known = _of_tables_alone(known, len(leaves))
     placed = [_placed(names, leaf, argument) for names, leaf in zip(known, leaves, strict=True)]
     return jax.tree.unflatten(structure, placed)
+
+
+def _of_tables_alone(known: Names, number: int) -> Names:
+    """The names of the one table of a fit, for each of a number of tables; none where it had several."""
+    tables = {names for names in known if names is not None}
+    return (tables.pop() if len(tables) == 1 else None,) * number
 
 
 def _names(leaf: Any) -> tuple[str, ...] | None:
@@ -57,4 +69,25 @@ def _placed(known: tuple[str, ...] | None, leaf: Any, argument: str) -> Any:
     expected = f"the columns of the fit, {', '.join(known)}"
     remedy = "Give the table with the columns of training, in any order; or an array, whose columns are taken by place."
     require(not lacking, argument, expected, f"none named {', '.join(lacking)}", remedy)
-    return leaf[list(known)]
+    _say_what_is_left([name for name in names if name not in known], argument)
+    return _chosen(leaf, names, known)
+
+
+def _chosen(leaf: Any, names: tuple[str, ...], known: tuple[str, ...]) -> Any:
+    """These columns of a table, by their places: the labels of pandas need not be texts."""
+    places = [names.index(name) for name in known]
+    if hasattr(leaf, "iloc"):
+        return leaf.iloc[:, places]
+    return leaf.select(list(known))
+
+
+def _say_what_is_left(more: list[str], argument: str) -> None:
+    if not more:
+        return
+    rest = f" and {len(more) - MOST_SAID} more" if len(more) > MOST_SAID else ""
+    warnings.warn(
+        f"{argument}: {', '.join(more[:MOST_SAID])}{rest}: no such column was in the table of the fit, and none of "
+        "them is read.",
+        UserWarning,
+        stacklevel=5,
+    )

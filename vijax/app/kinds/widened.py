@@ -1,0 +1,67 @@
+"""Components that the prior has made wider than their rows are: what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+MOST_WIDENED = 2.0
+"""The ratio of a component's sd and the deviation of its rows beyond which it is said."""
+LEAST_ROWS = 10
+"""Rows below which a prior may well say more than they do."""
+NEEDS_DOUBLE = 1e-5
+"""Variances, beside that of the column, of which sums of squares in float32 keep too few digits."""
+
+
+def deviations_of_rows(x: Float[np.ndarray, "N D"], probs: Float[np.ndarray, "N K"]) -> Float[np.ndarray, "K D"]:
+    """Standard deviations of the rows of each component, about their own mean, in float64; NaN without rows.
+
+    >>> x = 1e6 + np.array([[-1.0], [1.0]])
+    >>> deviations_of_rows(x, np.ones((2, 1))).tolist()
+    [[1.0]]
+    """
+    x, probs = np.asarray(x, np.float64), np.asarray(probs, np.float64)
+    held = probs.sum(axis=0)
+    shares = probs / np.where(held > 0, held, np.nan)
+    means = shares.T @ x
+    squares = [own @ (x - mean) ** 2 for own, mean in zip(shares.T, means, strict=True)]
+    return np.sqrt(np.array(squares))
+
+
+def note_on_widened(
+    spreads: Float[np.ndarray, "K D"],
+    of_rows: Float[np.ndarray, "K D"],
+    columns: Sequence[str],
+    deviations: Float[np.ndarray, " D"],
+    rows: Float[np.ndarray, " K"],
+    unit: str,
+) -> str:
+    """A note on the component that is widened most, with settings under which its rows say how wide it is; empty where
+    there is none.
+
+    Args:
+      spreads: sds of the components.
+      of_rows: the deviations of their rows, in the same units.
+      columns: names of the columns.
+      deviations: the deviation of each whole column.
+      rows: the expected rows of each component.
+      unit: the name of a row.
+    """
+    is_known = (of_rows > 0) & (np.asarray(rows)[:, None] >= LEAST_ROWS)
+    ratios = np.where(is_known, spreads / np.where(is_known, of_rows, 1.0), 0.0)
+    k, d = map(int, np.unravel_index(np.argmax(ratios), ratios.shape))
+    if ratios[k, d] <= MOST_WIDENED:
+        return ""
+    widened = ratios > MOST_WIDENED
+    shares = np.where(widened, of_rows / np.where(deviations > 0, deviations, 1.0), np.inf)
+    least = 10.0 ** np.floor(2 * np.log10(shares.min()))
+    double = ", fit.precision=float64" if least < NEEDS_DOUBLE else ""
+    told = f"sd {columns[d]} of {k} is {spreads[k, d]:.4g}, and its {unit}s have a deviation of {of_rows[k, d]:.4g}"
+    prior = f"model.emission.rate={least:g}, model.emission.strength={least:g}"
+    settings = f"model.emission.name=diagonal_gaussian, {prior}, data.standardise=true{double}"
+    return (
+        f"The prior widens what lies close together: {told}. The prior is as wide as the whole column, and worth a few "
+        f"{unit}s. To let the {unit}s say it: {settings}."
+    )
