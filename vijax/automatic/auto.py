@@ -34,6 +34,7 @@ from vijax.inference.compatibility import check_model
 from vijax.lbfgs import Mode
 from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import LogDensity
+from vijax.predict.named_columns import names_of
 from vijax.xla import keys
 
 MOST_FULL = 300  # dimensions up to which a full covariance is fitted
@@ -134,8 +135,28 @@ def auto(
         given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
         _check_conjugate(model, **given, stage=stage)
         of = by_steps.of_conjugate if model.free is None else by_steps.of_mixed
-        return of(model, data, key=key, num_starts=num_starts)
-    num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
+        fit = of(model, data, key=key, num_starts=num_starts)
+    else:
+        wanted = _Wanted(num_starts or NUM_STARTS, max_draws or MAX_DRAWS, max_gradients, batch_size, richer)
+        fit = _of_density(model, density, data, key, wanted, stage)
+    return fit._replace(columns=names_of(data))
+
+
+class _Wanted(NamedTuple):
+    """Arguments of `auto` that a log density reads."""
+
+    num_starts: int
+    max_draws: int
+    max_gradients: int | None
+    batch_size: int | None
+    richer: bool | None
+
+
+def _of_density(
+    model: Model, density: LogDensity, data: Any, key: PRNGKeyArray, wanted: _Wanted, stage: Stage | None
+) -> Fit:
+    """Returns the fit of a log density."""
+    num_starts, max_draws, max_gradients, batch_size, richer = wanted
     target, seed = Target.of(model, data), keys.seed(key)
     budget = max_gradients or max(FEWEST_GRADIENTS, A_VARIABLE * min(target.dim, MOST_FULL))
     size = _batch_size(target, density, batch_size)

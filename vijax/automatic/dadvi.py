@@ -36,6 +36,7 @@ from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
 from vijax.lbfgs import Mode, maximise, never
 from vijax.models.energies.density import log_density_of
+from vijax.predict.named_columns import names_of
 from vijax.xla import keys
 
 NUM_STARTS = 16
@@ -121,7 +122,7 @@ def dadvi(
     if q.ended is Ended.CONVERGED and q.elbo - said.elbo.value > FAR + 3 * said.elbo.standard_error:
         q = q._replace(ended=Ended.TOO_FEW)
         said = in_words(said, q)
-    return as_fit(model, q, said, key)
+    return as_fit(model, q, said, key)._replace(columns=names_of(data))
 
 
 # --- the objective ----------------------------------------------------------------------------------------------------

@@ -19,7 +19,9 @@ def column_names(table: Any) -> list[str] | None:
     """The names of the columns of a pandas, Arrow or polars table; None for a single column, or another object."""
     if not in_a_library(table):
         return None
-    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    names = getattr(table, "column_names", None)
+    if not isinstance(names, list):  # in pandas a column may have this name
+        names = getattr(table, "columns", None)
     return None if names is None else [str(name) for name in names]
 
 

@@ -145,7 +145,7 @@ def family_of_response(formula: Formula, table: TypedTable) -> str:
         return "bernoulli"
     if column.kind == "digits":
         expected = f"a response of numbers, or a family, for {node.name!r}"
-        remedy = f'Give numbers, table[{node.name!r}].astype(float), or write family="categorical".'
+        remedy = f'Give numbers, numpy.asarray(table[{node.name!r}], float), or write family="categorical".'
         raise refuse(formula.argument, formula.text, node.span, expected, "text, all of which says numbers", remedy)
     return "categorical"
 
