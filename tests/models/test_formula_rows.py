@@ -480,7 +480,7 @@ def test_functions_of_ones_own_cannot_change_the_table():
         ({"u": ["a"] * N}, {}, "got one category, 'a', in all rows. Nothing is left to model"),
         ({"u": ["a"] * N}, {"family": "categorical"}, "two categories or more of 'u', got one, 'a'"),
         ({"u": np.ones(N)}, {"family": "cumulative"}, "two categories or more of 'u', got one, '1'"),
-        ({"u": [str(0.5 * i) for i in range(N)]}, {}, r"table\['u'\].astype\(float\), or write family=.categorical"),
+        ({"u": [str(0.5 * i) for i in range(N)]}, {}, r"asarray\(table\['u'\], float\), or write family=.categorical"),
         ({"u": np.ones(N)}, {"family": 3}, "family: expected None or one of"),
         ({"u": TABLE["y"]}, {"priors": {"x": ("student_t", 0, 0, 1)}}, "priors: expected finite positive numbers"),
     ],

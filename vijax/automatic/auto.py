@@ -135,11 +135,9 @@ def auto(
         given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
         _check_conjugate(model, **given, stage=stage)
         of = by_steps.of_conjugate if model.free is None else by_steps.of_mixed
-        fit = of(model, data, key=key, num_starts=num_starts)
-    else:
-        wanted = _Wanted(num_starts or NUM_STARTS, max_draws or MAX_DRAWS, max_gradients, batch_size, richer)
-        fit = _of_density(model, density, data, key, wanted, stage)
-    return fit._replace(columns=names_of(data))
+        return of(model, data, key=key, num_starts=num_starts)
+    wanted = _Wanted(num_starts or NUM_STARTS, max_draws or MAX_DRAWS, max_gradients, batch_size, richer)
+    return _of_density(model, density, data, key, wanted, stage)._replace(columns=names_of(data))
 
 
 class _Wanted(NamedTuple):

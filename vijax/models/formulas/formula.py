@@ -305,13 +305,12 @@ def _check_family(observed: Response, law: Law) -> None:
 
 
 def require_whole(rows: TypedTable, names: Any) -> None:
-    """Raises ValueError where columns have missing values, with their rows: lines of a file, else counted from 0."""
+    """Raises ValueError where columns have missing values, with the names of their rows."""
     holes = {}
     for name in dict.fromkeys(names):
         missing = np.flatnonzero(rows.column("table", name).missing)
         if len(missing):
             holes[name] = missing
     got = " and ".join(f"none of {name!r} in {rows.rows_named(missing.tolist())}" for name, missing in holes.items())
-    got += "" if rows.places is not None else ", counted from 0"
     remedy = f"Remove these rows, with pandas as table.dropna(subset={list(holes)}), or fill them in."
     require(not holes, "table", "values in all columns of the formula", got, remedy)

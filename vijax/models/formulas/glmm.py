@@ -139,7 +139,7 @@ def _glmm(
     require(design.observed is not None, "formula", "response ~ terms", repr(formula))
     check_names(design)
     check_sizes(design)
-    check_responses(design.y, design.trials, law, design.response)
+    check_responses(design.y, design.trials, law, design.response, typed.row_names)
     weights = weights_of(weights, typed)
     check_size(design)
     several = len(design.factors) > 1

@@ -17,6 +17,7 @@ from vijax.checks import check_key, require, require_integers
 from vijax.contract.model import Model
 from vijax.contract.variables import Z
 from vijax.data.schema.schema import Schema
+from vijax.data.schema.typed_columns import typed_table
 from vijax.models.formulas import coefficients
 from vijax.models.formulas.draw_programs import drawn_responses, effects_of_groups, log_likelihoods, plus_products
 from vijax.models.formulas.form import COEFFICIENTS, Form
@@ -324,7 +325,8 @@ class Glmm(Model):
         weights that are no whole numbers."""
         y, trials = (self.design.y, self.design.trials) if table is None else self.design.seen(table)
         copies = copies_of(self.weights) if table is None else slice(None)
-        check_responses(y, trials, self.law, self.design.response)
+        if table is not None:
+            check_responses(y, trials, self.law, self.design.response, typed_table(table).row_names)
         key_draws, key_new = keys.two(key)
         draws = self.draws(fit, key_draws, num_draws)
         aux = self.density_form.others(draws.named)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.checks import require
+from vijax.data.schema.row_names import RowNames
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.groups import Factor
 from vijax.models.formulas.laws import Law
@@ -48,10 +49,10 @@ def check_names(design: Design) -> None:
     require(not twice, "table", "coefficients of distinct names", got, remedy)
 
 
-def check_responses(y: np.ndarray, trials: np.ndarray, law: Law, response: str) -> None:
-    """Raises ValueError on responses that the law does not have."""
+def check_responses(y: np.ndarray, trials: np.ndarray, law: Law, response: str, names: RowNames) -> None:
+    """Raises ValueError on responses that the law does not have; rows are named as by `names`."""
     bad = np.flatnonzero(~np.broadcast_to(np.isfinite(y) & law.allows(y, trials), y.shape))
-    got = f"{y[bad[0]]:g} in row {bad[0]}, counted from 0 ({len(bad)} such)" if len(bad) else ""
+    got = f"{y[bad[0]]:g} in {names.name(bad[0])} ({len(bad)} such)" if len(bad) else ""
     require(not len(bad), "family", f'{law.expected} for "{law.name}"', got, f"The response is {response}.")
     counted = law.name == "binomial" or np.all(trials == 1)
     require(counted, "family", '"binomial" for successes among trials', repr(law.name))
