@@ -32,6 +32,7 @@ from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, Sitting
 from vijax.automatic.trust_region import fit as fit_normal
 from vijax.automatic.verdict import RARE, is_usable, verdict, with_mixture
+from vijax.automatic.widths import other_widths, share_of
 from vijax.contract.model import Model
 from vijax.lbfgs import Mode
 from vijax.models.energies.shown_numbers import shown_numbers
@@ -80,6 +81,7 @@ def assessed(
         off = _off(_of_part(found, draws, searched, away, target), model.log_density, target)
         if off is not None and len(draws) < CHECKS:  # so few because their weights are alike: these have no tail
             off = off._replace(khat=0.0, log_sd=off.log_sd._replace(khat=0.0))
+    others = _with_widths(_others(q, own.value, draws, searched, away, target), target, q, own.value, seed)
     said = Report(
         own,
         _shown(model, normal or q, searched, target),
@@ -93,7 +95,7 @@ def assessed(
         zero=zero,
         usable=is_usable(q.ended, zero),
         off=off,
-        others=_others(q, own.value, draws, searched, away, target),
+        others=others,
         rounding=rounding,
     )
     return in_words(said, q)
@@ -113,6 +115,15 @@ def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
     kept, other = (mixed, normal) if better else (normal, mixed)
     words = with_mixture(better, parts, more, error, kept.verdict)
     return better, kept._replace(verdict=words, other=other.elbo, num_gradients=mixed.num_gradients)
+
+
+def _with_widths(others: Others, target: Target, q: Q, own: float, seed: int) -> Others:
+    """Returns what is beside q, with parts of other widths."""
+    if not np.isfinite(own) or target.num_rows >= DEAR or not q.is_full or q.ended is Ended.UNBOUNDED:
+        return others
+    widths = other_widths(target, q, own, seed)
+    called = [(one.name(target), one.times) for one in widths]
+    return others._replace(widths=called, share_of_widths=share_of(widths, own))
 
 
 # --- bound and moments ------------------------------------------------------------------------------------------------

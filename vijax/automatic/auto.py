@@ -24,6 +24,7 @@ from vijax.automatic.report import Ended, Report, as_fit, as_mixture
 from vijax.automatic.target import MANY_ROWS, Target
 from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, stage_of
 from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
+from vijax.automatic.widths import other_widths
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.constrain import real
 from vijax.contract.model import Model
@@ -376,12 +377,15 @@ def _normal_or_mixture(done: _Done, misfit: Misfit) -> Fit:
     model, run, q, searched, watcher, key = done
     said = done.report(q)
     others = [one.mode for one in rivals(q, searched, run.target)]
-    if q.ended is Ended.INTERRUPTED or not said.usable or not misfit.is_worth(said, bool(others)):
+    has_others = bool(others) or bool(said.others and said.others.widths)
+    if q.ended is Ended.INTERRUPTED or not said.usable or not misfit.is_worth(said, has_others):
         return done.as_fit(said)
     dim = run.target.dim
     if not run.affords(mixture.fewest_gradients(dim) + 2 * dim * len(others)):
         return done.as_fit(said._replace(verdict=f"{said.verdict} {NO_GRADIENTS_LEFT}"))
     normals = [laplace(run.target, mode)[0] for mode in others]
+    if said.others and said.others.widths:
+        normals += [one.normal for one in other_widths(run.target, q, said.elbo.value, keys.seed(key))]
     mixed = mixture.fit(run, q, normals, keys.seed(key))
     if run.stopped():
         watcher.stage = watcher.begun  # a normal at its end is no place to go on from: it would take one step more

@@ -138,6 +138,9 @@ class Others(NamedTuple):
       mean: error of the means of q beside those of all modes together, in standard deviations, the worst.
       sds: how many times as large the standard deviations of all modes together are, at most.
       labels: names of variables whose entries may be exchanged, one list for each exchange.
+      widths: parts about the same place of another width that q does not describe: the name of a coordinate, or "" for
+        all of them, and how many times as wide as q.
+      share_of_widths: share of the posterior that they hold, by their bounds.
     """
 
     num_starts: int = 0
@@ -147,6 +150,8 @@ class Others(NamedTuple):
     mean: float = 0.0
     sds: float = 1.0
     labels: Sequence[Sequence[str]] = ()
+    widths: Sequence[tuple[str, float]] = ()
+    share_of_widths: float = 0.0
 
 
 class Report(NamedTuple):

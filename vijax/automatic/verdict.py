@@ -129,8 +129,12 @@ def verdict(
     if zero > 0:
         said = [f"{of_zeros(zero).capitalize()} {SUPPORTS}", *said]
     if rounding > ROUNDED:
-        return " ".join([*said, ROUGH.format(rounding=rounding), *_of_labels(searched), *_of_rivals(searched)])
-    judged = [_of_shape(gap, khat, q, off, searched.others > 0), *_of_moments(off), *_of_tails(gap, khat, off)]
+        return " ".join([*said, ROUGH.format(rounding=rounding), *_of_labels(searched), *_of_others(searched)])
+    judged = [
+        _of_shape(gap, khat, q, off, searched.others > 0 or bool(searched.widths)),
+        *_of_moments(off),
+        *_of_tails(gap, khat, off),
+    ]
     if q.ended is Ended.SPENT and _is_near(q, gap, off):
         said = [*said[:-1], *judged, SPENT_NEAR]  # what it is good for comes first, then that more would be better
     else:
@@ -138,7 +142,7 @@ def verdict(
     if not q.is_full and gap < FAR:
         but = f", but along {q.num_directions} directions," if q.num_directions else ""
         said.append(INDEPENDENT.replace(" under q", f" under q{but}"))
-    return " ".join([*said, *_of_labels(searched), *_of_rivals(searched)])
+    return " ".join([*said, *_of_labels(searched), *_of_others(searched)])
 
 
 def is_usable(ended: Ended, zero: float) -> bool:
@@ -245,6 +249,28 @@ def _of_labels(searched: Others) -> list[str]:
         "describes one labelling, and so do its means and sds."
         for names in searched.labels
     ]
+
+
+def _of_others(searched: Others) -> list[str]:
+    """Says which parts of the posterior q does not describe: other widths, other modes."""
+    return [*_of_widths(searched), *_of_rivals(searched)]
+
+
+def _of_widths(searched: Others) -> list[str]:
+    """Says which parts about the same place have another width.
+
+    >>> _of_widths(Others(widths=[("x[0]", 30.0)], share_of_widths=0.5))
+    ['About 50 % of the posterior, by the bounds, is some 30 times as wide as q along x[0], which q does not describe.']
+    """
+    if not searched.widths:
+        return []
+    named = [name for name, _ in searched.widths if name]
+    more = f", {named[1]} and others" if len(named) > 2 else f" and {named[1]}" if len(named) > 1 else ""
+    along = f" along {named[0]}{more}" if named else ""
+    times = searched.widths[0][1]
+    size = f"{times:.0f} times as wide as" if times > 1 else f"{1 / times:.0f} times narrower than"
+    share = f"About {100 * searched.share_of_widths:.0f} % of the posterior, by the bounds,"
+    return [f"{share} is some {size} q{along}, which q does not describe."]
 
 
 def _of_rivals(searched: Others) -> list[str]:
