@@ -8,9 +8,9 @@ from jax.scipy.stats import multivariate_normal, norm
 
 import vijax as vi
 from vijax.contract.variables import Law, Variables
+from vijax.models.energies.conditional_law import conditional_law
 from vijax.models.energies.coordinates import Hierarchy
 from vijax.models.energies.declared_laws import declared
-from vijax.models.energies.given_others import given_others
 from vijax.models.energies.reference import NUM_DRIVERS, Reference, Said, Trends
 
 STEPS = np.arange(4)
@@ -153,7 +153,7 @@ def test_bent_noise_has_mean_zero_variance_one_and_its_skewness(float64):
     for skewness in (-0.6, 0.0, 0.2, 0.5):
         # A law of scale 1 with J = 1: a standard deviation of sqrt(1/2).
         said = Said(jnp.zeros(1), jnp.ones(1), jnp.full(1, skewness * 2**1.5))
-        given = given_others(Law(0.0, 1.0), said)
+        given = conditional_law(Law(0.0, 1.0), said)
         x = np.array([float(given.point(jnp.full(1, node)).x[0]) for node in nodes]) * np.sqrt(2)
         assert abs(weights @ x) < 1e-6
         assert weights @ x**2 == pytest.approx(1, abs=1e-6)
@@ -162,6 +162,6 @@ def test_bent_noise_has_mean_zero_variance_one_and_its_skewness(float64):
 
 def test_a_bend_has_a_limit_and_leads_back(float64):
     said = Said(jnp.zeros(3), jnp.ones(3), jnp.array([-1e6, 0.1, 1e6]))
-    given = given_others(Law(0.0, 1.0), said)
+    given = conditional_law(Law(0.0, 1.0), said)
     for z in (jnp.array([-30.0, 0.0, 9.0]), jnp.array([5.0, -8.0, -30.0])):
         np.testing.assert_allclose(given.noise(given.point(z).x), z, atol=1e-9)

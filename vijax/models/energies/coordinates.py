@@ -33,7 +33,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from vijax.contract.variables import Free, Law, Variables
-from vijax.models.energies.given_others import given_others
+from vijax.models.energies.conditional_law import conditional_law
 from vijax.models.energies.reference import Reference
 
 Visit = Callable[[str, Law | None], Any]
@@ -91,7 +91,8 @@ class Hierarchy:
             leaf, rows = self.places[name]
             if law is not None:
                 shape = leaf.free_shape or (1,)
-                given, as_is, noise = given_others(law, said.of(rows, shape)), stays[rows][0], z[rows].reshape(shape)
+                given = conditional_law(law, said.of(rows, shape))
+                as_is, noise = stays[rows][0], z[rows].reshape(shape)
                 moved = given.point(noise)
                 x = x.at[rows].set(jnp.where(as_is, z[rows], moved.x.ravel()))
                 log_volume = log_volume + jnp.where(as_is, 0.0, moved.log_volume)
@@ -111,7 +112,7 @@ class Hierarchy:
             leaf, rows = self.places[name]
             if law is not None:
                 shape = leaf.free_shape or (1,)
-                noise = given_others(law, said.of(rows, shape)).noise(x[rows].reshape(shape))
+                noise = conditional_law(law, said.of(rows, shape)).noise(x[rows].reshape(shape))
                 z = z.at[rows].set(jnp.where(stays[rows][0], x[rows], noise.ravel()))
             return leaf.support.point(x[rows].reshape(leaf.free_shape))
 

@@ -28,7 +28,7 @@ class Moved(NamedTuple):
     log_volume: Float[Array, ""]  # log |d x / d z|
 
 
-class GivenOthers(abc.ABC):
+class ConditionalLaw(abc.ABC):
     """The law of a variable given others and the data."""
 
     @abc.abstractmethod
@@ -44,7 +44,7 @@ class GivenOthers(abc.ABC):
         """The log density without data."""
 
 
-def given_others(law: Law, said: Said) -> GivenOthers:
+def conditional_law(law: Law, said: Said) -> ConditionalLaw:
     """The law of a variable, of the shape of what the data say of it."""
     shape, dtype = said.linear.shape, said.linear.dtype
     loc = jnp.broadcast_to(jnp.asarray(law.loc, dtype), shape)
@@ -53,7 +53,7 @@ def given_others(law: Law, said: Said) -> GivenOthers:
     return Independent(law, loc, said)
 
 
-class Independent(GivenOthers):
+class Independent(ConditionalLaw):
     """Entries that do not depend on each other: center + sd u(z)."""
 
     def __init__(self, law: Law, loc: Float[Array, "*shape n"], said: Said):
@@ -77,7 +77,7 @@ class Independent(GivenOthers):
         return -jnp.sum(0.5 * (noise * noise + LOG_2PI) + jnp.log(self._scale))
 
 
-class Dependent(GivenOthers):
+class Dependent(ConditionalLaw):
     """Entries whose law has a factor L of its covariance: center + L R'^-1 z."""
 
     def __init__(self, law: Law, loc: Float[Array, "*shape n"], said: Said):
