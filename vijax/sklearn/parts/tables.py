@@ -12,6 +12,7 @@ from vijax.checks import require
 from vijax.data.formulas.parser import parse
 from vijax.data.formulas.syntax import Column
 from vijax.data.formulas.tokens import quoted, tokens_of
+from vijax.data.reading.checks import listed
 from vijax.data.schema.typed_columns import typed_table
 from vijax.extras import require_extra
 from vijax.models.formulas.formula import columns_of
@@ -34,8 +35,14 @@ def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
         known = getattr(estimator, "feature_names_in_", None)
         if reset:
             frame = frame.drop(columns=response, errors="ignore")
-        elif known is not None and set(known) <= set(frame):
-            frame = frame[list(known)]
+        elif known is not None:
+            read = getattr(estimator, "_read_columns", known)
+            kept = [name for name in known if name in set(read)]
+            if set(kept) <= set(frame):
+                return frame[kept]
+            missing = [name for name in kept if name not in set(frame)]
+            remedy = "Give these columns the names that they had in fit."
+            require(False, "X", f"the columns {listed(kept)}", f"a table without {listed(missing)}", remedy)
         require(len(frame) > 0, "X", "a row or more", "an empty table")
         validate_data(estimator, frame, skip_check_array=True, reset=reset)  # for the names of columns alone
     else:
