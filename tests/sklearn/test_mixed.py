@@ -78,7 +78,7 @@ def test_tables_are_read_by_the_names_of_their_columns():
     model = vs.MixedModelRegressor()
     assert list(table_of(model, TABLE, True, "x")) == ["g", "a b"]
     assert list(table_of(model, TABLE[["a b", "x", "g"]], False)) == ["g", "a b"]
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError, match="X: expected the columns 'g', 'a b', got a table without 'a b'"):
         table_of(model, TABLE[["x", "g"]], False)
     with pytest.raises(ValueError, match="X: expected a row or more"):
         table_of(model, TABLE[:0], False)

@@ -32,6 +32,7 @@ def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
     in any order; those without names are x0, x1, ... Where `fit` learns them (`reset`) the response is left out."""
     if hasattr(X, "columns"):
         frame = frame_of(X)
+        require(len(frame) > 0, "X", "a row or more", "an empty table")
         known = getattr(estimator, "feature_names_in_", None)
         if reset:
             frame = frame.drop(columns=response, errors="ignore")
@@ -43,7 +44,6 @@ def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
             missing = [name for name in kept if name not in set(frame)]
             remedy = "Give these columns the names that they had in fit."
             require(False, "X", f"the columns {listed(kept)}", f"a table without {listed(missing)}", remedy)
-        require(len(frame) > 0, "X", "a row or more", "an empty table")
         validate_data(estimator, frame, skip_check_array=True, reset=reset)  # for the names of columns alone
     else:
         numbers = validated(estimator, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
