@@ -73,11 +73,18 @@ class VijaxEstimator(BaseEstimator):
         self.fit_, self.converged_, self.n_iter_ = fit, converged, n_iter
         if not converged:
             warnings.warn(
-                f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations. Increase "  # type: ignore[attr-defined]
-                "max_iter or tol, or try another start: n_init, init_params or random_state.",
+                f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations. "  # type: ignore[attr-defined]
+                f"{self._to_converge()}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def _to_converge(self) -> str:
+        """The remedy of a fit that has not converged, of arguments that the estimator has."""
+        starts = [name for name in ("n_init", "init_params") if name in self.get_params(deep=False)]
+        if not starts:
+            return "Increase max_iter or tol."
+        return f"Increase max_iter or tol, or try another start: {', '.join(starts)} or random_state."
 
     def __getstate__(self) -> Any:
         state = dict(super().__getstate__())  # type: ignore[arg-type]
