@@ -3,6 +3,7 @@
 import csv
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -167,10 +168,92 @@ def test_an_item_that_nobody_took_in_training_is_not_recommended_to_who_took_it(
     assert "new1" in second.values()
 
 
-def test_a_user_who_took_new_items_alone_is_named(folder, run, capsys):
-    path = write(folder / "alone.csv", ["user", "item"], [["u100", "new0"]])
-    assert main(["transform", str(run), "--data", path, "--out", str(folder / "alone_found.csv")]) == 2
-    assert "expected a user who took an item of training, got none" in capsys.readouterr().err
+NEWCOMERS = {"u100": ("new0", 1), "u101": ("i1", 0), "u102": ("i0", 2), "u103": ("seen nowhere", 0)}
+
+
+def asked(folder, run, users):
+    rows = [[user, *NEWCOMERS[user]] for user in users]
+    path = write(folder / "asked.csv", ["user", "item", "count"], rows)
+    return {row["user"]: row for row in zip_columns(vi.load(run).transform(path))}
+
+
+def zip_columns(found):
+    columns = found.columns()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+@pytest.mark.parametrize("users", [("u100",), ("u101",), ("u103",), ("u100", "u101"), ("u101", "u103")])
+def test_a_user_without_an_item_of_training_gets_the_same_row_alone_as_among_others(users, folder, run):
+    among, alone = asked(folder, run, NEWCOMERS), asked(folder, run, users)
+    for user in users:
+        assert alone[user] == among[user]
+    if "u100" in users:
+        assert "new0" not in alone["u100"].values()
+        assert "new1" in among["u101"].values()
+
+
+def test_a_user_of_unknown_items_alone_is_refused_with_a_remedy_that_works(folder, run):
+    loaded, items = vi.load(run), ["somewhere"]
+    with pytest.raises(ValueError, match="items: expected some item that the fit knows, got somewhere"):
+        loaded.transform({"user": ["u100"], "item": items, "count": [1]})
+    found = loaded.transform({"user": ["u100"], "item": items, "count": [0]})
+    assert found["taken"] == [0]
+    assert found.notes == ("1 of 1 users took none of the items: they are kept, and say nothing about the components.",)
+
+
+def test_a_user_who_took_nothing_can_be_asked_about_alone_in_python():
+    taken = np.random.default_rng(0).integers(0, 3, (40, 6))
+    model = vi.models.hpf(2, 6)
+    fit = vi.fit(vi.cavi(model), vi.data.read(taken), num_steps=5, key=jax.random.key(0))
+    both = vi.models.recommend(fit, np.array([[0] * 6, [1, 0, 0, 2, 0, 0]]), 3)
+    alone = vi.models.recommend(fit, np.zeros((1, 6), int), 3)
+    np.testing.assert_allclose(alone.counts[0], both.counts[0], rtol=1e-6)
+    np.testing.assert_array_equal(alone.items[0], both.items[0])
+    np.testing.assert_array_equal(vi.models.recommend(fit, np.zeros(6, int), 3).items, alone.items)
+
+
+def test_nobody_who_took_anything_is_no_training(folder, tmp_path, capsys):
+    rows = [[f"u{i}", f"i{i % 3}", 0] for i in range(20)]
+    given = ["--data", write(tmp_path / "nothing.csv", ["user", "item", "count"], rows), "--out", str(tmp_path / "run")]
+    assert main(["fit", "hpf", *given]) == 2
+    assert "nothing.csv: expected users who took something, in training, got none" in capsys.readouterr().err
+
+
+@pytest.fixture
+def table_of_users(folder):
+    """The table of users, as a list of rows that a test may change; it is put back."""
+    path = folder / "users.csv"
+    text = path.read_text()
+    yield path, read(path)
+    path.write_text(text)
+
+
+def test_the_table_of_users_is_read_by_the_names_of_its_columns(folder, run, table_of_users):
+    path, rows = table_of_users
+    before = asked(folder, run, NEWCOMERS)
+    changed = [[row["age"], "", row["user"], row["sex"]] for row in rows if row["user"] in NEWCOMERS]
+    write(path, ["age", "shoe size", "user", "sex"], changed)
+    assert asked(folder, run, NEWCOMERS) == before
+    write(path, ["user", "age"], [[row["user"], row["age"]] for row in rows if row["user"] == "u101"])
+    assert asked(folder, run, ["u101"])["u101"] == before["u101"]
+    write(path, ["user", "sex"], [[row["user"], row["sex"]] for row in rows])
+    with pytest.raises(
+        ValueError, match="expected the columns 'age', as in training, got 'user', 'sex', without 'age'"
+    ):
+        asked(folder, run, NEWCOMERS)
+
+
+def test_messages_speak_of_users_and_items(folder, run, capsys):
+    rows = [["u100", "i0", 1], ["u101", "i1", 0], ["u102", "new0", 2], ["u102", "i2", 1], ["u102", "i4", 1]]
+    path = write(folder / "scored.csv", ["user", "item", "count"], rows)
+    assert main(["evaluate", str(run), "--data", path]) == 0
+    assert main(["transform", str(run), "--data", path]) == 0
+    said = capsys.readouterr().err
+    assert "1 of 3 users took none of the items" in said
+    assert "2 of 5 counts are of items that the fit does not know: they are left out." in said
+    assert not any(word in said for word in ("document", "token", "topic", "vocabulary"))
+    with pytest.raises(ValueError, match="expected a part of 3 users that leaves some on both sides"):
+        vi.data.read(path).split(5)
 
 
 @pytest.fixture(scope="module")

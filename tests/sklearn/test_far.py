@@ -10,7 +10,7 @@ pytest.importorskip("sklearn")
 
 from sklearn.mixture import GaussianMixture as Theirs
 
-from vijax.sklearn import BayesianGaussianMixture, GaussianMixture, HiddenMarkovModel
+from vijax.sklearn import BayesianGaussianMixture, GaussianMixture, GrowingGaussianMixture, HiddenMarkovModel
 
 SENTINEL = 999_999.0
 
@@ -101,3 +101,41 @@ def test_a_posterior_beside_a_sentinel_is_as_wide_as_its_prior():
     assert np.isfinite(found.score(X))
     theirs = np.linalg.eigvalsh(np.cov(X.T))[-1]
     assert np.linalg.eigvalsh(found.covariances_[found.predict(X[:1])[0]])[-1] > 1e-3 * theirs / len(X)
+
+
+def near_and_far():
+    """Two groups of spread .27 near zero, and the same at 8e6, to the last digit."""
+    rng, far = np.random.default_rng(0), 2.0**23
+    X = np.concatenate([rng.normal(0, 0.27, (40, 2)), rng.normal(2, 0.27, (40, 2))])
+    X = np.round(X * 2**20) / 2**20
+    return X, X + far, far
+
+
+@pytest.mark.parametrize("kind", [GaussianMixture, BayesianGaussianMixture])
+def test_rows_that_are_all_far_from_zero_are_read_about_their_centre(kind):
+    """At a mean of 1e7 and a spread of .27 the fits diverged, or told to work in float64, in which they are."""
+    near, far, shift = near_and_far()
+    model = kind(n_components=2, random_state=0, tol=1e-9, max_iter=300)
+    prior = {"mean_prior": [1.0, 1.0]} if kind is BayesianGaussianMixture else {}
+    if prior:  # sticks know the order of components, which is by chance
+        model.set_params(weight_concentration_prior_type="dirichlet_distribution")
+    one = model.set_params(**prior).fit(near)
+    order = np.argsort(one.means_[:, 0])
+    scores, means, classes = one.score_samples(near), one.means_[order], one.predict_proba(near)[:, order]
+    assert np.ndim(one.centre_) == 0
+    other = model.set_params(**{name: [1.0 + shift, 1.0 + shift] for name in prior}).fit(far)
+    order = np.argsort(other.means_[:, 0])
+    np.testing.assert_allclose(other.means_[order] - shift, means, atol=1e-5)
+    np.testing.assert_allclose(other.score_samples(far), scores, atol=1e-5)
+    np.testing.assert_allclose(other.predict_proba(far)[:, order], classes, atol=1e-5)
+    for name, value in prior.items():
+        np.testing.assert_allclose(getattr(other, f"{name}_"), np.add(value, shift))
+    assert np.all(np.abs(other.sample(5)[0] - shift) < 10)
+
+
+def test_components_that_grow_are_found_far_from_zero():
+    _, far, shift = near_and_far()
+    found = GrowingGaussianMixture(max_components=4, patience=1, random_state=0).fit(far)
+    assert found.n_components_ == 2
+    np.testing.assert_allclose(np.sort(found.means_[:2, 0] - shift), [0.0, 2.0], atol=0.2)
+    assert np.isfinite(found.score(far))

@@ -61,3 +61,40 @@ def test_all_inputs_come_through_one_door():
         if names & {"validate_data", "check_array", "check_X_y"}:
             callers.add(path.name)
     assert callers == {"inputs.py", "tables.py"}
+
+
+BY_ROW = [
+    (estimator, name)
+    for estimator, _ in ESTIMATORS
+    for name in ("y", "sample_weight", "covariates")
+    if (given := inspect.signature(estimator.fit).parameters.get(name)) is not None
+    and (name != "y" or given.default is inspect.Parameter.empty)
+]
+
+
+@pytest.mark.parametrize(("estimator", "name"), BY_ROW, ids=[f"{type(one).__name__}-{name}" for one, name in BY_ROW])
+def test_rows_of_another_index_are_refused(estimator, name):
+    """They were taken by place in silence, y of other rows for those of X."""
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X, [f"r{i}" for i in range(20)], columns=["a", "b", "c"])
+    given = {"y": Y} if inspect.signature(estimator.fit).parameters["y"].default is inspect.Parameter.empty else {}
+    values = pandas.Series(Y + 1.0, table.index)
+    turned = (
+        rf"{name}: expected the index of X, in its order, got 'r19' where X has 'r0', in row 0. Align it: {name}.loc"
+    )
+    with pytest.raises(ValueError, match=turned):
+        estimator.fit(table, **{**given, name: values[::-1]})
+    other = rf"{name}: expected .* got 0 where X has 'r0', in row 0. Give it the index of X, or pass {name}.to_numpy"
+    with pytest.raises(ValueError, match=other):
+        estimator.fit(table, **{**given, name: values.reset_index(drop=True)})
+
+
+def test_scores_and_densities_look_at_the_index_too():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X, columns=["a", "b", "c"])
+    y = pandas.Series(X @ [1.0, 2.0, 3.0] + RNG.normal(size=20))
+    model = vs.BayesianGLM().fit(table, y)
+    for question in (model.score, model.log_predictive):
+        with pytest.raises(ValueError, match=r"y: expected the index of X.*y\.loc\[X\.index\]"):
+            question(table, y[::-1])
+    assert model.score(table[::-1], y[::-1]) == pytest.approx(model.score(table, y))

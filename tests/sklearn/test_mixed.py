@@ -78,7 +78,7 @@ def test_tables_are_read_by_the_names_of_their_columns():
     model = vs.MixedModelRegressor()
     assert list(table_of(model, TABLE, True, "x")) == ["g", "a b"]
     assert list(table_of(model, TABLE[["a b", "x", "g"]], False)) == ["g", "a b"]
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError, match="X: expected the columns 'g', 'a b', got a table without 'a b'"):
         table_of(model, TABLE[["x", "g"]], False)
     with pytest.raises(ValueError, match="X: expected a row or more"):
         table_of(model, TABLE[:0], False)
@@ -171,3 +171,13 @@ def test_sleepstudy_is_as_lme4_publishes_it():
 def test_the_response_is_no_column_to_predict_by():
     with pytest.raises(ValueError, match=r"formula: expected a column 'y' in the table, got columns \['x'\]"):
         whole_formula("~ x + I(y > 2)", None, pandas.DataFrame({"x": [1.0]}))
+
+
+def test_columns_that_the_formula_does_not_read_may_be_left_out():
+    table = TABLE.assign(unread=1.0)
+    model = vs.MixedModelRegressor("~ x + (1 | g)", random_state=0).fit(table, Y)
+    expected = model.predict(table)
+    np.testing.assert_array_equal(model.predict(TABLE[["g", "x"]]), expected)
+    np.testing.assert_array_equal(model.predict(TABLE[["g", "x"]].assign(other="text")), expected)
+    with pytest.raises(ValueError, match="X: expected the columns 'x', 'g', got a table without 'x'"):
+        model.predict(TABLE[["g"]])

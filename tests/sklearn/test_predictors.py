@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier as TheirClassifier
 from sklearn.gaussian_process import GaussianProcessRegressor as TheirRegressor
 from sklearn.gaussian_process.kernels import RBF
@@ -197,3 +198,16 @@ print(compiled())
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert 5 < int(found.stdout) <= 30
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_a_response_without_noise_is_named(constant):
+    """The remedy named arguments, n_init and init_params, that a regressor does not have."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.full(40, 5.0) if constant else X @ [1.0, 2.0]
+    with pytest.warns(ConvergenceWarning, match="X gives y exactly, or y is constant: no noise is left") as caught:
+        vs.BayesianGLM(max_iter=60).fit(X, y)
+    assert "n_init" not in str(caught[0].message)
+    noisy = y + np.random.default_rng(1).normal(size=40)
+    with pytest.warns(ConvergenceWarning, match=r"in max_iter=2 iterations. Increase max_iter or tol\.$"):
+        vs.BayesianGLM(max_iter=2).fit(X, noisy)

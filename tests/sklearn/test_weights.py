@@ -1,5 +1,7 @@
 """Weights of rows: a row of weight 2 is the same as two rows, and a row of weight 0 is none."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -73,6 +75,28 @@ def test_mixtures_take_a_weight_as_so_many_rows(kind):
     for name, value in found.items():
         np.testing.assert_allclose(value, getattr(other, name)[order], rtol=1e-5, err_msg=name)
     np.testing.assert_allclose(bound, other.lower_bound_, rtol=1e-6)
+
+
+TWO_GROUPS = np.concatenate([RNG.normal(0, 1, (30, 2)), RNG.normal(5, 1, (25, 2))])
+
+
+@pytest.mark.parametrize("start", ["kmeans", "random"])
+def test_starts_are_drawn_by_content_and_weight(start):
+    """Weights, repeated rows and rows in another order are one answer where several optima are near."""
+    settings = {"init_params": start, "random_state": 0, "max_iter": 40, "tol": 1e-9}
+    model = vs.BayesianGaussianMixture(n_components=3, **settings)
+    weights = np.random.default_rng(0).integers(1, 3, 55)
+    rows = np.repeat(TWO_GROUPS, weights, axis=0)
+    order = np.random.default_rng(5).permutation(len(rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [
+            (model.fit(data, sample_weight=counts).lower_bound_, model.weights_)
+            for data, counts in ((TWO_GROUPS, weights), (rows, None), (rows[order], None))
+        ]
+    for bound, shares in found[1:]:
+        np.testing.assert_allclose(bound, found[0][0], rtol=1e-9)
+        np.testing.assert_allclose(shares, found[0][1], atol=1e-9)
 
 
 def test_em_and_counts_take_weights():

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from vijax import tree
 from vijax.arguments import Count, Positive, checked
@@ -21,6 +21,7 @@ from vijax.checks import require
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
 from vijax.families import Categorical, Family, Product
 from vijax.xla.by_value import by_value
+from vijax.xla.content_keys import codes_of_all_digits, keys_of
 
 
 class Context(NamedTuple):
@@ -110,8 +111,8 @@ def implied() -> Init:
 @by_value
 @checked
 def random_responsibilities(concentration: Positive = 1.0) -> Init:
-    """Classes of each group drawn from a symmetric Dirichlet. When used, ValueError where the model has no categorical
-    local.
+    """Classes of each group drawn from a symmetric Dirichlet, by what the group holds, wherever it stands: equal groups
+    have equal classes. When used, ValueError where the model has no categorical local.
 
     Args:
       concentration: concentration of the symmetric Dirichlet, positive: 1 is diverse, 100 near-symmetric.
@@ -123,10 +124,12 @@ def random_responsibilities(concentration: Positive = 1.0) -> Init:
         def draw(q: Family, key: PRNGKeyArray) -> Any:
             if not isinstance(q, Categorical):
                 return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), q.expected_stats())
-            weights = jax.random.loggamma(key, concentration, (size, *q.logits.shape))
+            draw_one = lambda own: jax.random.loggamma(own, concentration, q.logits.shape)
+            weights = jax.vmap(draw_one)(keys_of(key, codes))
             return jax.vmap(lambda w: Categorical(w).expected_stats())(weights)
 
         _the_class(context)
+        codes = codes_of_all_digits(context.data().data)
         templates = context.templates()
         keys = jax.random.split(key, len(templates))
         return context.implied_by({name: draw(q, k) for (name, q), k in zip(templates.items(), keys, strict=True)})
@@ -156,7 +159,8 @@ def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iter
         name, q = _the_class(context)
         data = jax.tree.map(jnp.asarray, context.data().data)
         points = (jax.vmap(features)(data) if features else context.vectors()).astype(jnp.result_type(float))
-        labels = nearest_labels(key, points, context.weights(), q.num_classes, num_iters)
+        codes = codes_of_all_digits(context.vectors() if features is None else points)
+        labels = nearest_labels(key, points, context.weights(), q.num_classes, num_iters, codes)
         return context.implied_by({**context.start_stats(), name: q.stats(labels)})
 
     return start
@@ -183,13 +187,21 @@ def nearest(centres: Any) -> Init:
 
 
 def nearest_labels(
-    key: PRNGKeyArray, points: Float[Array, "N D"], weights: Float[Array, " N"], num_classes: int, num_iters: int
+    key: PRNGKeyArray,
+    points: Float[Array, "N D"],
+    weights: Float[Array, " N"],
+    num_classes: int,
+    num_iters: int,
+    codes: UInt32[Array, " N"] | None = None,
 ) -> Int[Array, " N"]:
-    """Labels of the nearest centre after k-means++ seeding and at most `num_iters` rounds of Lloyd's algorithm."""
+    """Labels of the nearest centre after k-means++ seeding and at most `num_iters` rounds of Lloyd's algorithm. Seeds
+    are drawn by the `codes` of points (`vijax.xla.content_keys`; None: those of the points) and by their weights: the
+    order of points does not count, and one of weight 2 is the same as two."""
+    codes = codes_of_all_digits(points) if codes is None else codes
     weights = weights.astype(points.dtype)
     # About their mean, where distances by norms and products lose no digits.
     points = points - (weights @ points / jnp.sum(weights))[None]
-    seeds = _seeds(key, points, weights, num_classes)
+    seeds = _seeds(key, points, weights, num_classes, jnp.argsort(codes))
 
     def lloyd(carry: tuple) -> tuple:
         centres, labels, _, i = carry
@@ -205,25 +217,41 @@ def nearest_labels(
 
 
 def _seeds(
-    key: PRNGKeyArray, points: Float[Array, "N D"], weights: Float[Array, " N"], num_classes: int
+    key: PRNGKeyArray,
+    points: Float[Array, "N D"],
+    weights: Float[Array, " N"],
+    num_classes: int,
+    order: Int[Array, " N"],
 ) -> Float[Array, "K D"]:
     """Centres drawn one after the other in proportion to the squared distance from the earlier ones: the best of a few
     draws, which leaves the least distance."""
     keys, norms = jax.random.split(key, num_classes), jnp.sum(points**2, 1)
-    first = points[jax.random.categorical(keys[0], jnp.log(weights))]
+    first = points[_drawn(keys[0], weights, order, ())]
     centres = jnp.zeros((num_classes, points.shape[1]), points.dtype).at[0].set(first)
     trials = 2 + int(math.log(num_classes))
     tiny = float(np.finfo(np.float32).tiny)  # points all alike: any is as good a centre
 
     def seed(k: Int[Array, ""], carry: tuple) -> tuple:
         centres, distances = carry
-        drawn = jax.random.categorical(keys[k], jnp.log(distances * weights), shape=(trials,))
+        drawn = _drawn(keys[k], distances * weights, order, (trials,))
         squares = norms[drawn][:, None] + norms[None] - 2 * points[drawn] @ points.T
         left = jnp.minimum(distances[None], jnp.maximum(squares, 0.0) + tiny)
         best = jnp.argmin(left @ weights)
         return centres.at[k].set(points[drawn[best]]), left[best]
 
     return jax.lax.fori_loop(1, num_classes, seed, (centres, jnp.sum((points - first[None]) ** 2, 1) + tiny))[0]
+
+
+def _drawn(
+    key: PRNGKeyArray, chances: Float[Array, " N"], order: Int[Array, " N"], shape: tuple[int, ...]
+) -> Int[Array, ...]:
+    """Places drawn in proportion to their chances, laid out in this order: as many numbers are drawn as places are
+    asked for, so that neither padding nor the number of rows counts."""
+    ends = jnp.cumsum(chances[order])
+    at = jax.random.uniform(key, shape, chances.dtype) * ends[-1]
+    within = jnp.searchsorted(ends, at, side="right")
+    last = jnp.max(jnp.where(chances[order] > 0, jnp.arange(len(order)), 0))
+    return order[jnp.minimum(within, last)]
 
 
 def _closest(points: Float[Array, "N D"], centres: Float[Array, "K D"]) -> Int[Array, " N"]:

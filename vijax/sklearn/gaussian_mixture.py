@@ -21,7 +21,7 @@ from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.sklearn.mixtures import InPartsMixture, MixtureEstimator
 from vijax.sklearn.parts import covariances as kinds
 from vijax.sklearn.parts.base import by_row, estimator
-from vijax.sklearn.parts.far import ROUNDS, given_classes, is_lost, may_lose, moments
+from vijax.sklearn.parts.far import ROUNDS, centre_of, given_classes, is_lost, may_lose, moments
 from vijax.sklearn.parts.rows import Fitted
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
@@ -34,6 +34,15 @@ class GaussianComponents:
     _: dataclasses.KW_ONLY
     covariance_type: CovarianceType = "full"
     reg_covar: NotNegative = 1e-6
+    centre_ = 0.0
+
+    def _checked(self, X: Any, reset: bool) -> np.ndarray:
+        """X less the centre of the first rows, where these are far from zero: no digits of their spread are lost."""
+        X = super()._checked(X, reset)  # type: ignore[misc]
+        goes_on = getattr(self, "warm_start", False) and hasattr(self, "fit_")
+        if reset and not goes_on:
+            self.centre_ = centre_of(X)
+        return X - self.centre_
 
     def _components(self, size: int, dim: int, prior: kinds.Settings | None = None) -> Emission:
         """The observation model of so many components."""
@@ -51,7 +60,7 @@ class GaussianComponents:
         super()._describe(bounds)  # type: ignore[misc]
         own: Any = self
         kind, point = self.covariance_type, own.fit_.estimates["components"].mean()
-        self.means_ = kinds.means_of(kind, point) + self._places()
+        self.means_ = kinds.means_of(kind, point) + self._places() + self.centre_
         self.precisions_ = kinds.precisions_of(kind, point)
         self.covariances_ = kinds.covariances_of(kind, self.precisions_)
         self.precisions_cholesky_ = kinds.cholesky_of(kind, self.precisions_)
@@ -78,12 +87,16 @@ class GaussianPrior:
         kind, dim = own.covariance_type, X.shape[1]
         chosen = lambda value, default: default if value is None else value
         self.mean_precision_prior_ = chosen(self.mean_precision_prior, 1.0)
-        self.mean_prior_ = np.asarray(chosen(self.mean_prior, mean_and_spread(X, weights)[0]), np.float64)
+        mean = mean_and_spread(X, weights)[0] + own.centre_
+        self.mean_prior_ = np.asarray(chosen(self.mean_prior, mean), np.float64)
         self.degrees_of_freedom_prior_ = chosen(self.degrees_of_freedom_prior, float(dim))
         spread = kinds.covariance_of_data(kind, X, weights) + own.reg_covar * kinds.identity(kind, dim)
         self.covariance_prior_ = np.asarray(chosen(self.covariance_prior, spread), np.float64)
         settings = kinds.Settings(
-            self.mean_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_, self.covariance_prior_
+            self.mean_prior_ - own.centre_,
+            self.mean_precision_prior_,
+            self.degrees_of_freedom_prior_,
+            self.covariance_prior_,
         )
         kinds.check_prior(kind, settings, dim)
         return settings
@@ -111,6 +124,8 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
       lower_bound_, lower_bounds_: mean log likelihood of a row, at the last step and at each.
       places_: None; or (K, D), where a component is so far from zero, for its spread, that rounding would hide it: then
         the means in `fit_` are differences from these places.
+      centre_: 0; or (D,), where all rows are far from zero for their extent: `fit_` and `places_` then are of rows less
+        this centre.
       fit_: the `vijax.Fit`.
 
     >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
@@ -214,6 +229,7 @@ class BayesianGaussianMixture(GaussianPrior, GaussianComponents, InPartsMixture)
         priors that were used.
       converged_, n_iter_, lower_bounds_: whether the fit converged, its steps and bounds; `lower_bound_` is the bound
         on log p(X).
+      centre_: as in `GaussianMixture`.
       fit_: the `vijax.Fit`, with the whole posterior.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0, 0.0], [9.0, 9.0]], 30, axis=0)

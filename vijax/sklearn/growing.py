@@ -39,6 +39,7 @@ class GrowingGaussianMixture(GaussianPrior, GaussianComponents, FittedMixture):
         components, the largest first (where there is one, an empty one follows).
       lower_bound_, lower_bounds_: bound on log p(X), at the end and after each move that was tried.
       n_iter_: passes over the data.
+      centre_: as in `GaussianMixture`.
       fit_: the `vijax.Fit`; its trace names the moves.
 
     >>> X = np.random.default_rng(0).normal(size=(90, 2)) + np.repeat([[0.0, 0.0], [9.0, 9.0], [0.0, 9.0]], 30, axis=0)

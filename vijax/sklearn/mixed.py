@@ -18,7 +18,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from vijax.arguments import Size
 from vijax.automatic.auto import auto
 from vijax.checks import require
+from vijax.data.formulas.parser import parse
 from vijax.extras import require_extra
+from vijax.models.formulas.formula import columns_of
 from vijax.models.formulas.glmm import Family, OfClasses, OfNumbers, glmm
 from vijax.models.formulas.glmm_model import Glmm, Prediction
 from vijax.predict.summary import Summary
@@ -57,6 +59,7 @@ class _Mixed(VijaxEstimator):
     def _fit_table(self, family: Family, frame: Any, y: Any, sample_weight: Any) -> None:
         """Fits the model of a family to a table and a response."""
         text, self._response = whole_formula(self.formula, self.groups, frame)
+        self._read_columns = columns_of(parse(text), with_response=False)
         kept, weights = weighed(np.arange(len(frame)), sample_weight)
         table = frame.assign(**{self._response: y}).iloc[kept]
         with enable_x64(True):

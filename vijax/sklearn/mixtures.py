@@ -170,7 +170,7 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
     def _start(self) -> init.Init:
         centres = getattr(self, "means_init", None)
         if centres is not None:
-            return init.nearest(np.asarray(centres, np.float64))
+            return init.nearest(np.asarray(centres, np.float64) - getattr(self, "centre_", 0.0))
         starts = {"kmeans": init.kmeans_plus_plus(), "k-means++": init.kmeans_plus_plus(num_iters=0)}
         return starts.get(self.init_params, init.random_responsibilities())
 

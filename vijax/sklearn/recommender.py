@@ -20,7 +20,7 @@ from vijax.fitting.fit import fit
 from vijax.inference.compose import Algorithm
 from vijax.inference.learning import learn
 from vijax.models.factors.hpf import hpf
-from vijax.sklearn.parts.bags import BagLoader, InBatches, seed_of
+from vijax.sklearn.parts.bags import BagLoader, InBatches, in_least_precision, seed_of, type_of_answers
 from vijax.sklearn.parts.base import estimator, key_of, precision_of
 from vijax.sklearn.parts.inputs import checked_array
 
@@ -112,13 +112,14 @@ class PoissonFactorization(InBatches):
         """Expected weights of users, from what they took and their covariates; they need not be those of `fit`. Raises
         ValueError: covariates where there were none in `fit`, or of another number."""
         check_is_fitted(self)
-        X = self._counts(X, "transform", reset=False)
+        given = self._as_given(X, "transform", reset=False)
+        X = in_least_precision(given)
         with precision_of(X):
             known = None if covariates is None else _known(covariates, X)
             width = 0 if self.covariate_weights_ is None else len(self.covariate_weights_)
             got = 0 if known is None else known.shape[1]
             require(width == got, "covariates", f"{width} numbers of each user, as in fit", got)
-            return self._per_document(X, _weights_of, known)
+            return self._per_document(X, _weights_of, known).astype(type_of_answers(given))
 
     def recommend(self, X: Any, n: int = 10, covariates: Any = None) -> Int[np.ndarray, "users n"]:
         """The n items that each user would take next, best first, by what they took and their covariates: columns of X.

@@ -18,10 +18,11 @@ from vijax.fitting.fit import fit
 from vijax.inference import estep
 from vijax.inference.compose import Algorithm
 from vijax.inference.expectation import vector_monte_carlo
+from vijax.inference.spec import Spec
 from vijax.models.documents.ctm import ctm
 from vijax.models.documents.lda import lda
 from vijax.predict.questions import bounds_of, shares_of
-from vijax.sklearn.parts.bags import BagLoader, InBatches, seed_of
+from vijax.sklearn.parts.bags import BagLoader, InBatches, in_least_precision, seed_of, type_of_answers
 from vijax.sklearn.parts.base import estimator, key_of, precision_of
 
 
@@ -65,9 +66,10 @@ class TopicEstimator(InBatches):
           ValueError: negative or missing numbers, or another number of words than in `fit`.
         """
         check_is_fitted(self)
-        X = self._counts(X, "transform", reset=False)
+        given = self._as_given(X, "transform", reset=False)
+        X = in_least_precision(given)
         with precision_of(X):
-            shares = self._per_document(X, shares_of)
+            shares = self._per_document(X, shares_of).astype(type_of_answers(given))
         return shares if normalize else shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -187,6 +189,10 @@ class LatentDirichletAllocation(TopicEstimator):
         self.exp_dirichlet_component_ = np.exp(np.asarray(topics.expected_stats().log))
 
 
+OF_SHARES = estep.proximal_gradient(vector_monte_carlo(64, antithetic=True, matched=True), refine=16)
+"""The E-step of shares that are asked for: each document is for itself, and no average over others levels its noise."""
+
+
 @estimator
 class CorrelatedTopicModel(TopicEstimator):
     """Topics whose shares are correlated over documents (Blei and Lafferty 2007), by EM on all documents, or by online
@@ -206,6 +212,11 @@ class CorrelatedTopicModel(TopicEstimator):
       bound_: perplexity of the training data at the end.
       n_iter_: number of passes done.
       fit_: the `vijax.Fit`.
+
+    Shares are found by draws that depend on the words of a document alone. Those of `transform` have a standard
+    deviation of up to .01 by these draws, and are up to .02 from their exact means under the fitted topics (60 short
+    documents, three topics). With more draws there is less of the first: `vijax.ctm` with
+    `estep=vijax.estep.proximal_gradient(vijax.expectation.vector_monte_carlo(256), refine=64)`.
 
     >>> X = np.array([[3, 1, 0, 0], [2, 2, 0, 0], [0, 0, 2, 3], [0, 0, 4, 1]])
     >>> CorrelatedTopicModel(n_components=2, random_state=0).fit(X).topic_correlation_.shape
@@ -228,6 +239,10 @@ class CorrelatedTopicModel(TopicEstimator):
         step = estep.proximal_gradient(vector_monte_carlo(8, antithetic=True, matched=True), max_iters=5)
         model = ctm(self.n_components, num_words, eta=self.topic_word_prior, num_samples=self.n_samples)
         return em(model, estep=step, **more)
+
+    def _spec_for(self, read: Any) -> Spec:
+        spec = super()._spec_for(read)
+        return spec._replace(estep=OF_SHARES) if read is shares_of else spec
 
     def _describe(self) -> None:
         found = self.fit_.estimates

@@ -61,6 +61,24 @@ def codes_of_rows(data: PyTree) -> UInt32[Array, " rows"]:
     return _mixed(total)
 
 
+def codes_of_all_digits(data: PyTree) -> UInt32[Array, " rows"]:
+    """As `codes_of_rows`, of all digits of numbers: those that float32 leaves of float64 and of integers count, too.
+
+    >>> one, other = codes_of_all_digits(jnp.array([2**24, 2**24 + 1])).tolist()  # one number in float32
+    >>> one == other
+    False
+    """
+    return codes_of_rows([_in_parts(jnp.asarray(leaf)) for leaf in jax.tree.leaves(data)])
+
+
+def _in_parts(x: Array) -> tuple[Array, ...]:
+    """Numbers as float32, and what that leaves of them: zeros, which count nothing, of numbers that float32 holds."""
+    if x.dtype in (jnp.bool_, jnp.float32, jnp.float16, jnp.bfloat16):
+        return (x.astype(jnp.float32),)
+    rounded = x.astype(jnp.float32)
+    return rounded, (x - rounded.astype(x.dtype)).astype(jnp.float32)
+
+
 def told_apart(codes: UInt32[Array, " rows"], weights: Float[Array, " rows"] | None = None) -> UInt32[Array, " rows"]:
     """Codes of which those of equal rows differ, by the order of these rows: for draws that must be independent, where
     many rows are alike. Rows of weight 0 come last.

@@ -44,12 +44,20 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
         problem, _, remedy = str(error).partition(REMEDY)
         if source is None or GIVE not in remedy:
             raise
-        said = ", ".join(f"{name}={value}" for name, value in named_roles(section).items()) or "no settings of it"
+        said = (
+            ", ".join(f"{name}={_as_said(value)}" for name, value in named_roles(section).items())
+            or "no settings of it"
+        )
         # What training was read with stands before the remedy: a command without settings leaves settings out of those.
         raise DataError(
             f"{problem.rstrip()} The table of training was read with {said}. {REMEDY}give a table with the columns of "
             "that one."
         ) from error
+
+
+def _as_said(value: str | float) -> str:
+    """A setting as a command line has it: 4 and not 4.0."""
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def has_ratings(section: RatingData, source: Any = None) -> bool:

@@ -17,6 +17,7 @@ from vijax.app.settings.sections import RatingData
 from vijax.app.settings.typed_toml import ConfigError, DamagedError
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.rating_columns import column_of
+from vijax.data.corpora.users import Users
 from vijax.data.reading.checks import DataError, Notes, fail, listed
 from vijax.data.tables.formats import Dialect, load_arrays
 from vijax.data.tables.table import Choice, Scaling, Table, table_of
@@ -29,7 +30,7 @@ FEATURES = "features.npz"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Rated(Corpus):
+class Rated(Users):
     """Users and the items that they took, with what is known of both; numbers have mean 0 and deviation 1 in training.
 
     Attributes:
@@ -63,15 +64,22 @@ def _rated(corpus: Corpus, users: Table | None, items: Table | None, taken_new: 
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
-def _read(section: RatingData, who: str) -> Table | None:
-    """The numbers of a table, one row for each user or item by name; None without a table."""
+def _read(section: RatingData, who: str, wanted: Sequence[str] | None = None) -> Table | None:
+    """The numbers of a table, one row for each user or item by name; None without a table. Those of the columns
+    `wanted` alone, in their order, or of all."""
     path = section.user_features if who == USER else section.item_features
     if path is None:
         return None
     notes, dialect = Notes(), Dialect(missing_words=section.missing_words)
     name = column_of(who, list(read_columns(path, num_rows=1)), path)
-    found = read_columns(path, dialect=dialect, exact=(name,), notes=notes)
-    table = table_of(found, Choice(group=name, missing=True), path, notes)
+    columns = read_columns(path, dialect=dialect, exact=(name,), notes=notes)
+    if wanted is not None:
+        if missing := [column for column in wanted if column not in columns]:
+            expected = f"the columns {listed(wanted)}, as in training"
+            got = f"{listed(columns)}, without {listed(missing)}"
+            raise fail(path, expected, got, "put the columns back; others beside them are not read")
+        columns = {column: columns[column] for column in (name, *wanted)}
+    table = table_of(columns, Choice(group=name, missing=True), path, notes)
     assert table.origin is not None
     at = table.origin.rows.within
     if (bad := np.argwhere(~np.isfinite(table.x))).size:
@@ -113,6 +121,9 @@ def _in_order(table: Table, names: tuple[str, ...]) -> Table:
 def load(config: Any) -> Data:
     """Users and items, split, with their tables."""
     found = DOCUMENTS.load(config)
+    if not isinstance(found.train, SampledDocuments) and not found.train.num_tokens:
+        remedy = "check the columns, and data.least where there are ratings"
+        raise fail(config.data.path, "users who took something, in training", "none", remedy)
     users, items = _read(config.data, USER), _read(config.data, ITEM)
     if users is None and items is None:
         return found
@@ -136,11 +147,12 @@ def _known(config: Any, data: Data) -> tuple[Table | None, Table | None]:
     kept, items = getattr(data.train, "users", None), getattr(data.train, "items", None)
     if kept is None:
         return None, items
-    now = _read(config.data, USER)
+    now = _read(config.data, USER, kept.columns)
     assert now is not None
     if now.columns != kept.columns:
-        expected, got = (", ".join(columns) for columns in (kept.columns, now.columns))
-        raise fail(config.data.user_features, f"the numbers {expected}, as in the run", got, "put the columns back")
+        got = f"other than numbers in {listed(set(kept.columns) - set(now.columns))}"
+        expected = f"numbers in {listed(kept.columns)}, as in training"
+        raise fail(config.data.user_features, expected, got, "write numbers there")
     return now.standardised(kept.scaling), items
 
 
@@ -165,12 +177,8 @@ def _new_users(config: Any, data: Data, source: Any, column: str | None) -> tupl
     found = DOCUMENTS.new(config, wide, config.data.path if source is None else source, column)
     taken = found.data.to_scipy()
     here = taken[:, : len(data.names)]
-    if not here.nnz:
-        where = source if isinstance(source, str | Path) else "users"
-        remedy = "add a user who did; one alone who took nothing can be given beside it"
-        raise fail(where, "a user who took an item of training", "none", remedy)
     more = {"titles": found.data.titles, "texts": found.data.texts, "notes": found.data.notes}
-    corpus = Corpus.from_counts(here, data.names, **more)
+    corpus = Users.from_counts(here, data.names, **more)
     return found._replace(data=corpus), taken[:, len(data.names) :].tocsr()
 
 

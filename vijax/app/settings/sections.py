@@ -109,6 +109,9 @@ class RatingData(DocumentData):
     """[data]: who took what, as documents and their words, and what is known of users and of items."""
 
     missing_words: tuple[str, ...] | None = setting(None, MISSING_WORDS)
+    vocabulary: str | None = setting(None, "file of items, one per line: those to keep")
+    held_out: float = setting(0.1, "share of the users kept out of training, for the score", inside("[0, 1)"))
+    split_seed: int = setting(0, "seed of the split into training and held-out users", whole(0))
     user: str | None = setting(None, "column of users; unset: one called user, userId, customer_id and the like")
     item: str | None = setting(None, "column of items; unset: one called item, movieId, product_id and the like")
     count: str | None = setting(

@@ -22,10 +22,11 @@ class CorpusBuilder:
 
     Args:
       folder: folder in which the corpus grows as files, so that it may exceed memory; None keeps it in memory.
+      kind: the class of the corpus.
     """
 
-    def __init__(self, folder: Path | None = None):
-        self._folder = folder
+    def __init__(self, folder: Path | None = None, kind: type[Corpus] = Corpus):
+        self._folder, self._kind = folder, kind
         if folder is not None:
             storage.clear(folder)
         # Lists in memory, files on disk: both have `append` and `extend`.
@@ -88,12 +89,12 @@ class CorpusBuilder:
         if self._folder is None:
             indices, counts = (np.concatenate([np.zeros(0, np.int32), *part]) for part in (self._indices, self._counts))
             more = {**self._strings, "notes": notes, "language": language}
-            return Corpus(indptr, indices, counts, vocabulary, vocab_size, **more)
+            return self._kind(indptr, indices, counts, vocabulary, vocab_size, **more)
         for file in (self._indices, self._counts, *self._strings.values()):
             file.close()
         np.save(self._folder / "indptr.npy", indptr)
         storage.finish(self._folder, len(indptr) - 1, vocab_size, vocabulary, notes, language)
-        return Corpus(**storage.load(self._folder, trusted=True))
+        return self._kind(**storage.load(self._folder, trusted=True))
 
     def _append(self, number: int, rows: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> None:
         """Appends `number` documents, numbered after those that are there."""

@@ -6,13 +6,14 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from vijax.data.corpora import storage
 from vijax.data.corpora.csr import canonical, row_blocks, row_entries, row_sums
+from vijax.data.corpora.wording import OF_DOCUMENTS, Wording
 from vijax.data.reading.checks import (
     check_num_documents,
     check_offsets,
@@ -69,6 +70,9 @@ class Corpus:
     covariates: Float[np.ndarray, "docs P"] | None = None
     described_by: str = ""
 
+    wording: ClassVar[Wording] = OF_DOCUMENTS
+    may_be_empty: ClassVar[bool] = False
+
     def __post_init__(self):
         set_field = functools.partial(object.__setattr__, self)
         if not _is_mapped(self.indptr):
@@ -87,7 +91,7 @@ class Corpus:
         if self.covariates is not None:
             set_field("covariates", _checked_covariates(self.covariates, self.num_documents))
         _check(self)
-        set_field("notes", _with_note_of_empty_documents(self.notes, self.indptr))
+        set_field("notes", _with_note_of_empty_rows(self.notes, self.indptr, self.wording))
 
     # --- making one -------------------------------------------------------------------------------------------
     @classmethod
@@ -158,7 +162,9 @@ class Corpus:
             yield edges - edges[0], np.asarray(self.indices[pairs]), np.asarray(self.counts[pairs])
 
     def __repr__(self) -> str:
-        return f"Corpus({self.num_documents:,} documents, {self.vocab_size:,} words, {self.num_tokens:,} tokens)"
+        called = self.wording
+        sizes = (self.num_documents, called.rows), (self.vocab_size, called.columns), (self.num_tokens, called.counted)
+        return f"{type(self).__name__}({', '.join(f'{size:,} {name}' for size, name in sizes)})"
 
     # --- parts ------------------------------------------------------------------------------------------------
     def __getitem__(self, rows: Any) -> Corpus:
@@ -187,7 +193,7 @@ class Corpus:
         Raises:
           ValueError: a part would be empty.
         """
-        train, test = split_ids(self.num_documents, held_out, seed)
+        train, test = split_ids(self.num_documents, held_out, seed, self.wording.rows)
         return self[train], self[test]
 
     # --- elsewhere --------------------------------------------------------------------------------------------
@@ -218,17 +224,18 @@ class Corpus:
 
 
 def split_ids(
-    num_documents: int, held_out: float | int, seed: int
+    num_documents: int, held_out: float | int, seed: int, called: str = OF_DOCUMENTS.rows
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
-    """The ids of the documents of both parts of `Corpus.split`, ascending; DataError where a part would be empty."""
+    """The ids of the documents (`called` so) of both parts of `Corpus.split`, ascending; DataError where a part would
+    be empty."""
     size = held_out if isinstance(held_out, int) else round(held_out * num_documents)
     if not 0 < size < num_documents:
-        expected = f"a part of {num_documents} documents that leaves some on both sides"
+        expected = f"a part of {num_documents} {called} that leaves some on both sides"
         remedy = "hold none out"
         if num_documents > 1:
             least = -(-100 // num_documents) / 100
             remedy = f"pass a fraction such as {max(0.1, least):g}"
-        raise fail("held_out", expected, f"{held_out} ({size} documents)", remedy)
+        raise fail("held_out", expected, f"{held_out} ({size} {called})", remedy)
     order = np.random.default_rng(seed).permutation(num_documents)
     return np.sort(order[size:]), np.sort(order[:size])
 
@@ -243,7 +250,7 @@ def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Cor
     import scipy.sparse
 
     number = train.num_documents + test.num_documents
-    order = np.argsort(np.concatenate(split_ids(number, held_out, seed)))
+    order = np.argsort(np.concatenate(split_ids(number, held_out, seed, train.wording.rows)))
     both = scipy.sparse.vstack([train.to_scipy(), test.to_scipy()], format="csr")[order]
 
     def strings(first: Sequence[str] | None, second: Sequence[str] | None) -> list[str] | None:
@@ -251,7 +258,7 @@ def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Cor
         return None if both is None else [both[i] for i in order.tolist()]
 
     titles, texts = strings(train.titles, test.titles), strings(train.texts, test.texts)
-    return Corpus(both.indptr, both.indices, both.data, train.vocabulary, train.vocab_size, titles, texts)
+    return type(train)(both.indptr, both.indices, both.data, train.vocabulary, train.vocab_size, titles, texts)
 
 
 def _is_mapped(array: np.ndarray) -> bool:
@@ -276,7 +283,7 @@ def _check(corpus: Corpus) -> None:
         raise fail("indptr", f"offsets that end at {pairs}, the number of word ids", f"{indptr[-1]}", "pass CSR arrays")
     if len(corpus.counts) != pairs:
         raise fail("counts", f"{pairs} of them, as many as word ids", str(len(corpus.counts)), "pass CSR arrays")
-    if pairs == 0:
+    if pairs == 0 and not corpus.may_be_empty:
         remedy = "lower min_df, raise max_df, check the stop words and the column"
         raise fail("corpus", "documents with words", f"{corpus.num_documents} empty documents", remedy)
     if corpus.vocabulary is not None:
@@ -287,13 +294,10 @@ def _check(corpus: Corpus) -> None:
 
 def lasting_notes(corpus: Corpus) -> tuple[str, ...]:
     """The notes of a corpus that are true of a part of it, too."""
-    return tuple(note for note in corpus.notes if not note.endswith(_EMPTY))
+    return tuple(note for note in corpus.notes if not note.endswith(corpus.wording.empty))
 
 
-_EMPTY = "documents are empty: they are kept, and say nothing about the topics."
-
-
-def _with_note_of_empty_documents(notes: tuple[str, ...], indptr: np.ndarray) -> tuple[str, ...]:
+def _with_note_of_empty_rows(notes: tuple[str, ...], indptr: np.ndarray, wording: Wording) -> tuple[str, ...]:
     number = int((np.diff(indptr) == 0).sum())
-    note = f"{number:,} of {len(indptr) - 1:,} {_EMPTY}"
+    note = f"{number:,} of {len(indptr) - 1:,} {wording.empty}"
     return (*notes, note) if number and note not in notes else tuple(notes)

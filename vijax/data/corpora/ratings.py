@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.rating_columns import GIVE, NONE, Named, Roles, looks_like_ratings, ratings_among, roles_of
+from vijax.data.corpora.users import Users
 from vijax.data.reading.checks import DataError, Notes, fail, integer_counts, listed
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import naming, read_vocabulary
@@ -173,11 +174,11 @@ def of_columns(
     if items is not None:
         rows, columns, counts, names = _over(items, names, rows, columns, counts, notes)
     matrix = scipy.sparse.coo_matrix((counts, (rows, columns)), (len(users), len(names)))
-    corpus = Corpus.from_counts(matrix, tuple(names), where=where, titles=users, notes=notes.texts())
+    corpus = Users.from_counts(matrix, tuple(names), where=where, titles=users, notes=notes.texts())
     if folder is None:
         return corpus
     corpus.save(folder)
-    return Corpus.open(folder)
+    return Users.open(folder)
 
 
 def _numbered(

@@ -13,6 +13,7 @@ from jaxtyping import Int
 from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus, lasting_notes, split_ids
 from vijax.data.corpora.csr import row_blocks
+from vijax.data.corpora.wording import OF_DOCUMENTS, Wording
 from vijax.data.reading.cache import working_folder
 from vijax.data.reading.checks import fail
 from vijax.data.texts.words import normalised
@@ -32,7 +33,8 @@ def select_words(corpus: Corpus, words: Int[np.ndarray, " kept"]) -> Corpus:
     new_id = np.full(corpus.vocab_size, -1, np.int32)
     new_id[words] = np.arange(len(words), dtype=np.int32)
     vocabulary = None if corpus.vocabulary is None else tuple(corpus.vocabulary[word] for word in words.tolist())
-    return _with_strings(relabel(corpus, new_id, CorpusBuilder()).finish(vocabulary, len(words)), corpus)
+    changed = relabel(corpus, new_id, CorpusBuilder(kind=type(corpus))).finish(vocabulary, len(words))
+    return _with_strings(changed, corpus)
 
 
 def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
@@ -47,23 +49,29 @@ def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
     """
     if corpus.vocabulary is None:
         raise fail("corpus.vocabulary", "words", "None", "read the corpus with its vocabulary")
-    new_id = ids_in(corpus.vocabulary, vocabulary)
-    changed = _with_strings(relabel(corpus, new_id, CorpusBuilder()).finish(tuple(vocabulary)), corpus)
+    new_id = ids_in(corpus.vocabulary, vocabulary, corpus.wording, may_share_none=corpus.num_tokens == 0)
+    changed = relabel(corpus, new_id, CorpusBuilder(kind=type(corpus))).finish(tuple(vocabulary))
+    changed = _with_strings(changed, corpus)
     lost = corpus.num_tokens - changed.num_tokens
-    note = f"{lost:,} of {corpus.num_tokens:,} tokens are of words that are not in the vocabulary: they are left out."
+    note = f"{lost:,} of {corpus.num_tokens:,} {corpus.wording.left_out}"
     return dataclasses.replace(changed, notes=(*changed.notes, note)) if lost else changed
 
 
-def ids_in(words: Sequence[str], vocabulary: Sequence[str]) -> Int[np.ndarray, " words"]:
+def ids_in(
+    words: Sequence[str],
+    vocabulary: Sequence[str],
+    wording: Wording = OF_DOCUMENTS,
+    may_share_none: bool = False,
+) -> Int[np.ndarray, " words"]:
     """The id of each word in `vocabulary`, -1 for words that are not in it; accents in either form are the same.
-    Raises ValueError: none of them is."""
+    Raises ValueError: none of them is, and that may not be."""
     ids = {normalised(word): i for i, word in enumerate(vocabulary)}
     ids |= {word: i for i, word in enumerate(vocabulary)}  # exact ones go before
     new_id = np.array([ids.get(word, ids.get(normalised(word), -1)) for word in words], np.int32)
-    if (new_id < 0).all():
+    if (new_id < 0).all() and not may_share_none:
         got = f"{', '.join(words[:5])}, ... against {', '.join(list(vocabulary)[:5])}, ..."
-        remedy = "use texts of the same kind, tokenised in the same way"
-        raise fail("vocabulary", "some word in common with the corpus", got, remedy)
+        where, expected = wording.shared
+        raise fail(where, expected, got, wording.to_share)
     return new_id
 
 
@@ -87,7 +95,7 @@ def split_over_seen_words(corpus: Corpus, held_out: float | int, seed: int) -> t
     """Training and held-out documents, over the words that training documents have: no score of other words could mean
     anything. A memory-mapped corpus is split into temporary files, removed with the training corpus. Raises ValueError:
     see `Corpus.split`."""
-    train_rows, test_rows = split_ids(corpus.num_documents, held_out, seed)
+    train_rows, test_rows = split_ids(corpus.num_documents, held_out, seed, corpus.wording.rows)
     test = corpus[test_rows]
     seen = corpus.word_counts() > test.word_counts()
     over_seen = lambda part: part if seen.all() else select_words(part, np.flatnonzero(seen))
@@ -109,7 +117,7 @@ def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
 
 def _written(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
     """Writes the documents `rows`, some hundred thousand pairs at a time, with their words numbered again."""
-    builder, number = CorpusBuilder(folder), np.cumsum(seen) - 1
+    builder, number = CorpusBuilder(folder, type(corpus)), np.cumsum(seen) - 1
     builder.language = corpus.language
     for note in lasting_notes(corpus):
         builder.notes.add(note)

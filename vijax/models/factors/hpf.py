@@ -37,6 +37,7 @@ from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers, is_size
 from vijax.contract.room import sized
 from vijax.data import document_batches, in_order, read
+from vijax.data.corpora.users import users_as_given
 from vijax.evaluate.ranking import Ranking, hide, ranked, ranking
 from vijax.families import Gamma, Product
 from vijax.families.base import as_float
@@ -425,20 +426,21 @@ def with_covariates(users: Any, covariates: Any) -> Any:
     >>> with_covariates(np.eye(2, dtype=int), [[0.5], [-0.5]]).covariates.shape
     (2, 1)
     """
-    return dataclasses.replace(read(users), covariates=np.asarray(covariates))
+    return dataclasses.replace(read(users_as_given(users)), covariates=np.asarray(covariates))
 
 
 def _rows_of(fit: Any, users: Any) -> Any:
     """Users by items, sparse, over the items of a fit."""
     require("items" in fit.posterior, "fit", "a fit of vijax.models.hpf", f"one of {', '.join(fit.posterior)}")
     one = isinstance(users, np.ndarray | jax.Array | list) and np.ndim(users) == 1
-    return _rows(fit.in_words(np.asarray(users)[None] if one else users, "users"), fit.posterior)
+    given = users_as_given(np.asarray(users)[None] if one else users)
+    return _rows(fit.in_words(given, "users"), fit.posterior)
 
 
 def _rows(users: Any, posterior: Any) -> Any:
     """Users by items, sparse, checked."""
     require("items" in posterior, "fit", "a fit of vijax.models.hpf", f"one of {', '.join(posterior)}")
-    corpus, num_items = read(users), posterior["items"].batch_shape[0]
+    corpus, num_items = read(users_as_given(users)), posterior["items"].batch_shape[0]
     remedy = "Give rows of counts over the items of training, in their order."
     require(corpus.vocab_size == num_items, "users", f"{num_items} items", corpus.vocab_size, remedy)
     return corpus

@@ -25,6 +25,7 @@ from vijax.data.minibatch import PADDING, Minibatches, document_batches, in_orde
 from vijax.fitting.fit import fit
 from vijax.fitting.loader import padded_size
 from vijax.inference.compose import Algorithm
+from vijax.inference.spec import Spec
 from vijax.inference.step_size import robbins_monro
 from vijax.predict.questions import inferred
 from vijax.sklearn.parts.base import Transformer, cast, estimator, key_of, precision_of
@@ -138,6 +139,24 @@ def _rounded(bucket: Bucket) -> Bucket:
     return dataclasses.replace(bucket, slots=-(-slots // grain) * grain, max_tokens=tokens)
 
 
+def in_least_precision(X: Any) -> Any:
+    """Counts in float32 where that holds them exactly, else in float64. So the type in which the same numbers come
+    changes no answer.
+
+    >>> [str(in_least_precision(np.array([[number]])).dtype) for number in (3, 3.0, 0.1, np.float32(0.1), 2**24 + 1)]
+    ['float32', 'float32', 'float64', 'float32', 'float64']
+    """
+    rounded = X.astype(np.float32)
+    numbers, kept = (each.data if scipy.sparse.issparse(each) else each for each in (X, rounded))
+    is_same = np.array_equal(np.asarray(numbers, np.float64), np.asarray(kept, np.float64))
+    return rounded if is_same else X.astype(np.float64)
+
+
+def type_of_answers(X: Any) -> Any:
+    """The type of what is said of X: float64 for such rows, else float32."""
+    return np.float64 if X.dtype == np.float64 else np.float32
+
+
 AT_A_TIME = 1024
 """Documents whose locals are inferred at once."""
 
@@ -148,9 +167,13 @@ class OfBags(Transformer):
     fit_: Any
     random_state: Any
 
+    def _spec_for(self, read: Any) -> Spec:
+        """The model and the E-step by which `read` is answered."""
+        return self.fit_.alg.spec
+
     def _per_document(self, X: Any, read: Any, covariates: np.ndarray | None = None) -> np.ndarray:
         """The results of `read` for each document, in their order."""
-        spec, state = self.fit_.alg.spec, cast(self.fit_.state, X)
+        spec, state = self._spec_for(read), cast(self.fit_.state, X)
         posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
         results, rows = [], []
         bags: Any = Bags.of(X, covariates)
@@ -161,9 +184,14 @@ class OfBags(Transformer):
         return in_order(np.concatenate(results), np.concatenate(rows))
 
     def _counts(self, X: Any, whom: str, reset: bool) -> Any:
+        """X in the working precision."""
+        return in_least_precision(self._as_given(X, whom, reset))
+
+    def _as_given(self, X: Any, whom: str, reset: bool) -> Any:
+        """X as numbers of the type in which they came."""
         X = validated(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
         check_non_negative(X, f"{type(self).__name__}.{whom}")
-        return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+        return X
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import pickle
 import warnings
 from collections.abc import Callable
@@ -21,13 +22,17 @@ from sklearn.utils.validation import check_is_fitted
 from vijax.arguments import check_values
 from vijax.checks import require
 from vijax.fitting.loader import padded_size
-from vijax.sklearn.parts.inputs import validated
+from vijax.sklearn.parts.inputs import same_rows, validated
 from vijax.xla.memory import total_memory
 from vijax.xla.precision import enable_x64
 
 T = TypeVar("T")
 LEAST = 64
 """Rows of the smallest data set, with padding: few numbers, and one program for all that are smaller."""
+
+
+WITH_ROWS = ("fit", "partial_fit", "score", "log_predictive", "transform", "recommend")
+"""Methods that may take values for each row beside X."""
 
 
 @dataclass_transform(eq_default=False)
@@ -39,6 +44,14 @@ def estimator(cls: type[T]) -> type[T]:
 class VijaxEstimator(BaseEstimator):
     """An estimator that holds a `vijax.Fit`, and pickles it in the precision in which it was made: JAX would read
     arrays of float64 as float32 where that is the working precision."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Has every question refuse a y or weights whose rows are named otherwise than those of X."""
+        super().__init_subclass__(**kwargs)
+        for name in WITH_ROWS:
+            method = inspect.getattr_static(cls, name, None)
+            if inspect.isfunction(method):
+                setattr(cls, name, same_rows(method))
 
     def _check_settings(self) -> None:
         """Raises ValueError naming the setting that is outside its limit or choices."""
@@ -60,11 +73,18 @@ class VijaxEstimator(BaseEstimator):
         self.fit_, self.converged_, self.n_iter_ = fit, converged, n_iter
         if not converged:
             warnings.warn(
-                f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations. Increase "  # type: ignore[attr-defined]
-                "max_iter or tol, or try another start: n_init, init_params or random_state.",
+                f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations. "  # type: ignore[attr-defined]
+                f"{self._to_converge()}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def _to_converge(self) -> str:
+        """The remedy of a fit that has not converged, of arguments that the estimator has."""
+        starts = [name for name in ("n_init", "init_params") if name in self.get_params(deep=False)]
+        if not starts:
+            return "Increase max_iter or tol."
+        return f"Increase max_iter or tol, or try another start: {', '.join(starts)} or random_state."
 
     def __getstate__(self) -> Any:
         state = dict(super().__getstate__())  # type: ignore[arg-type]

@@ -19,6 +19,22 @@ LOST = 1e-4
 """Share of a variance that rounding may take."""
 
 
+FAR = 1e4
+"""Distance of all rows from zero, in units of their extent, from which they are read about their centre."""
+
+
+def centre_of(X: np.ndarray) -> Any:
+    """The middle of the extent of each column, whatever the order and the weights of rows, where one is far from zero;
+    else 0.
+
+    >>> centre_of(np.array([[1e7], [1e7 + 2]])).tolist(), centre_of(np.array([[1.0], [3.0]]))
+    ([10000001.0], 0.0)
+    """
+    low, high = X.min(axis=0), X.max(axis=0)
+    middle, extent = low + 0.5 * (high - low), high - low
+    return middle if np.any(np.abs(middle) > FAR * extent) else 0.0
+
+
 class Moments(NamedTuple):
     """Means and least variances of the components, by responsibilities: in two passes, in which nothing cancels."""
 

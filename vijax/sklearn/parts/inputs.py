@@ -6,7 +6,9 @@ one table and nanoseconds in the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -70,3 +72,59 @@ def _types_of(values: Any) -> Iterable[Any]:
     if (types := getattr(values, "dtypes", None)) is not None and np.iterable(types):  # tables of pandas and polars
         return list(types)
     return [getattr(values, "dtype", getattr(values, "type", None))]
+
+
+# --- rows that two arguments name ------------------------------------------------------------------------------------
+def same_rows(method: Callable) -> Callable:
+    """A method of an estimator, X among its arguments, which refuses y, weights or covariates of rows that are named
+    otherwise than those of X: they are read by place. Methods without such arguments stay as they are. A y that may be
+    left out is ignored, and not looked at."""
+    signature = inspect.signature(method)
+    beside = [name for name in signature.parameters if name not in ("self", "X") and _is_by_row(signature, name)]
+    if "X" not in signature.parameters or not beside or hasattr(method, "_checks_rows"):
+        return method
+
+    @functools.wraps(method)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return method(*args, **kwargs)  # which says what is wrong with the call
+        for name in beside:
+            require_same_index(given.get("X"), name, given.get(name))
+        return method(*args, **kwargs)
+
+    checked._checks_rows = True  # type: ignore[attr-defined]
+    return checked
+
+
+def _is_by_row(signature: inspect.Signature, name: str) -> bool:
+    """True for an argument with a value for each row."""
+    if name == "y":
+        return signature.parameters[name].default is inspect.Parameter.empty
+    return name in ("sample_weight", "covariates", "hidden")
+
+
+def require_same_index(X: Any, argument: str, values: Any) -> None:
+    """Raises ValueError where both have an index, as tables and series of pandas have, and these differ.
+
+    >>> import pytest; pandas = pytest.importorskip("pandas")
+    >>> table, turned = pandas.DataFrame({"x": [1, 2]}, ["a", "b"]), pandas.Series([3, 4], ["b", "a"])
+    >>> require_same_index(table, "y", turned)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+      ...
+    ValueError: y: expected the index of X, in its order, got 'b' where X has 'a', in row 0. Align it: y.loc[X.index]...
+    """
+    first: Any = getattr(X, "index", None)
+    second: Any = getattr(values, "index", None)
+    if not hasattr(first, "equals") or not hasattr(second, "equals") or len(first) != len(second):
+        return  # no index, or lengths that are refused elsewhere
+    if first.equals(second):
+        return
+    differs = (one != other for one, other in zip(first, second, strict=True))
+    row = next((row for row, is_other in enumerate(differs) if is_other), 0)
+    has_same = first.is_unique and second.is_unique and len(first.difference(second)) == 0
+    align = f"Align it: {argument}.loc[X.index]; or" if has_same else "Give it the index of X, or"
+    remedy = f"{align} pass {argument}.to_numpy(), whose rows are those of X by place."
+    got = f"{second[row]!r} where X has {first[row]!r}, in row {row}"
+    require(False, argument, "the index of X, in its order", got, remedy)

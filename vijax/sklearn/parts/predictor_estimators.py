@@ -23,6 +23,9 @@ from vijax.sklearn.parts.predictor_fits import OBSERVED
 from vijax.sklearn.parts.rows import Fitted, weighed
 from vijax.xla.precision import enable_x64
 
+EXACT = 1e-3
+"""Deviation of y from a fit, in units of the spread of y, below which there is no noise to speak of."""
+
 
 @estimator
 class PredictorSettings:
@@ -184,17 +187,33 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
             self.hyperparameters_ = predictor_fits.learnt_values(found.fit)
             self._describe(features.shape[1])
         self.lower_bound_ = float(found.bounds[-1]) - weights.sum() * float(np.log(self._unit))
+        self._is_exact = observed.is_real and self._leaves_nothing(features, y)
         self._keep(found.fit, found.converged, found.n_iter)
         return self
+
+    def _leaves_nothing(self, features: np.ndarray, y: np.ndarray) -> bool:
+        """True where y is constant, or the fit gives it, to a thousandth of its spread."""
+        return bool(np.ptp(y) == 0 or np.abs(y - self._moments(features)[0]).max() < EXACT * np.std(y))
+
+    def _moments(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of y at features."""
+        with enable_x64(True):
+            predicted = predictor_fits.predicted(self.fit_, features)
+        moments = OBSERVED[self.likelihood].moments(*predicted, self.hyperparameters_)
+        return self._shift + self._unit * moments[0], self._unit * np.sqrt(moments[1])
+
+    def _to_converge(self) -> str:
+        if not self._is_exact:
+            return super()._to_converge()
+        return (
+            "X gives y exactly, or y is constant: no noise is left, and its size falls without end. Give y with the "
+            "noise of its measurement; without any, sklearn.linear_model.LinearRegression or interpolation will do."
+        )
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of y, all parameters integrated over their posterior, and with `return_std` its standard deviation,
         at inputs X, (rows, features)."""
-        X = self._rows(X)
-        with enable_x64(True):
-            predicted = predictor_fits.predicted(self.fit_, self._features(X))
-        moments = OBSERVED[self.likelihood].moments(*predicted, self.hyperparameters_)
-        mean, spread = self._shift + self._unit * moments[0], self._unit * np.sqrt(moments[1])
+        mean, spread = self._moments(self._features(self._rows(X)))
         return (mean, spread) if return_std else mean
 
     def log_predictive(self, X: Any, y: Any) -> Float[np.ndarray, " rows"]:

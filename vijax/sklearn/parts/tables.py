@@ -12,6 +12,7 @@ from vijax.checks import require
 from vijax.data.formulas.parser import parse
 from vijax.data.formulas.syntax import Column
 from vijax.data.formulas.tokens import quoted, tokens_of
+from vijax.data.reading.checks import listed
 from vijax.data.schema.typed_columns import typed_table
 from vijax.extras import require_extra
 from vijax.models.formulas.formula import columns_of
@@ -31,12 +32,18 @@ def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
     in any order; those without names are x0, x1, ... Where `fit` learns them (`reset`) the response is left out."""
     if hasattr(X, "columns"):
         frame = frame_of(X)
+        require(len(frame) > 0, "X", "a row or more", "an empty table")
         known = getattr(estimator, "feature_names_in_", None)
         if reset:
             frame = frame.drop(columns=response, errors="ignore")
-        elif known is not None and set(known) <= set(frame):
-            frame = frame[list(known)]
-        require(len(frame) > 0, "X", "a row or more", "an empty table")
+        elif known is not None:
+            read = getattr(estimator, "_read_columns", known)
+            kept = [name for name in known if name in set(read)]
+            if set(kept) <= set(frame):
+                return frame[kept]
+            missing = [name for name in kept if name not in set(frame)]
+            remedy = "Give these columns the names that they had in fit."
+            require(False, "X", f"the columns {listed(kept)}", f"a table without {listed(missing)}", remedy)
         validate_data(estimator, frame, skip_check_array=True, reset=reset)  # for the names of columns alone
     else:
         numbers = validated(estimator, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
