@@ -1,4 +1,4 @@
-"""Names of columns: a fit of a table in memory reads later tables by them, in whatever order they come."""
+"""Names of columns: a fit of a table reads later tables by them, in whatever order they come."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from vijax.checks import require
-from vijax.data.schema.cells import column_names
+from vijax.data.schema.by_name import in_order, matrix_names
 
 Names = tuple[tuple[str, ...] | None, ...]
 """The names of the columns of each leaf of the data; None where it has none."""
 
 
-def names_of(data: PyTree) -> Names | None:
+def names_of(data: PyTree, loader: Any = None) -> Names | None:
     """The names of columns in the data of a fit; None where no part of them is a table with names.
+
+    Args:
+      data: the data.
+      loader: their loader, which knows the names where the data are read batch by batch.
 
     >>> import pandas, numpy
     >>> names_of(pandas.DataFrame({"a": [1.0], "b": [2.0]})), names_of(numpy.zeros((1, 2)))
     ((('a', 'b'),), None)
     """
-    if isinstance(data, list):  # of texts, perhaps millions
-        return None
-    names = tuple(map(_names, jax.tree.leaves(data)))
+    names = getattr(loader, "leaf_columns", None)
+    if names is None:
+        is_texts = isinstance(data, list)  # perhaps millions
+        names = () if is_texts else tuple(map(matrix_names, jax.tree.leaves(data)))
     return names if any(own is not None for own in names) else None
 
 
@@ -31,7 +35,7 @@ def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> Py
     """Data whose tables have their columns in the order of the fit; arrays without names are taken as they come.
 
     Raises:
-      ValueError: a table that lacks a column of the fit.
+      ValueError: a table that lacks a column of the fit, or has two of one name.
     """
     leaves, structure = jax.tree.flatten(data)
     if known is None or len(leaves) != len(known):
@@ -40,21 +44,8 @@ def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> Py
     return jax.tree.unflatten(structure, placed)
 
 
-def _names(leaf: Any) -> tuple[str, ...] | None:
-    """The names of a table's columns; None where they are numbers by place, or not distinct."""
-    names = column_names(leaf)
-    if names is None or len(set(names)) != len(names):
-        return None
-    is_by_place = names == [str(place) for place in range(len(names))]
-    return None if is_by_place else tuple(names)
+REMEDY = "Give the table with the columns of training, in any order; or an array, whose columns are taken by place."
 
 
 def _placed(known: tuple[str, ...] | None, leaf: Any, argument: str) -> Any:
-    names = _names(leaf)
-    if known is None or names is None or names == known:
-        return leaf
-    lacking = [name for name in known if name not in names]
-    expected = f"the columns of the fit, {', '.join(known)}"
-    remedy = "Give the table with the columns of training, in any order; or an array, whose columns are taken by place."
-    require(not lacking, argument, expected, f"none named {', '.join(lacking)}", remedy)
-    return leaf[list(known)]
+    return leaf if known is None else in_order(known, leaf, argument, "the fit", REMEDY)
