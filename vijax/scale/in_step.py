@@ -117,8 +117,9 @@ def in_step(source: Generator, begun: int, rules: Rules) -> Generator[tuple[Any,
             item, fault = _next(source)
             batches, count, told = item or (None, 0, Told(begun, 1, np.zeros((0, LETTERS), np.uint8)))
             if told is not None:
-                left, is_last = _agreed(told, fault, rules)
+                left, has_ended = _agreed(told, fault, rules)
                 begun += left
+                is_last = has_ended or begun >= rules.total
             if left:
                 count = min(count, left)
                 left -= count

@@ -32,10 +32,9 @@ def naming_the_lost(is_shared: bool) -> Iterator[None]:
     """
     try:
         yield
-    except JaxRuntimeError as error:
+    except Exception as error:
         text = str(error)
-        is_loss = is_shared and any(sign in text.lower() for sign in SIGNS_OF_LOSS)
-        if not is_loss or isinstance(error, ProcessLostError):
+        if isinstance(error, ProcessLostError) or not (is_shared and _is_loss(error)):
             raise
         said = " ".join(text.split())[:160]
         raise ProcessLostError(
@@ -43,6 +42,13 @@ def naming_the_lost(is_shared: bool) -> Iterator[None]:
             f"lost while process {jax.process_index()} computed with it. The messages of that process say why. Start "
             f"all of them again, or go on from what was saved. (JAX says: {said})"
         ) from error
+
+
+def _is_loss(error: Exception) -> bool:
+    """True for an error of a sum over processes; JAX also raises them as ValueError."""
+    text = str(error).lower()
+    signs = SIGNS_OF_LOSS if isinstance(error, JaxRuntimeError) else SIGNS_OF_LOSS[:2]
+    return any(sign in text for sign in signs)
 
 
 @contextlib.contextmanager

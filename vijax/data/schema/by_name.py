@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from vijax.checks import require
-from vijax.data.reading.checks import listed
 from vijax.data.schema.cells import column_names
 
 
@@ -77,14 +76,14 @@ def in_order(known: tuple[str, ...], table: Any, argument: str, whose: str, reme
     own = names_in(table)
     if own is None or own == known:
         return table
-    expected = f"the columns of {whose}, {listed(known)}"
+    expected = f"the columns of {whose}, {_listed(known)}"
     repeated = [name for name in known if own.count(name) > 1]
-    require(not repeated, argument, expected, f"several named {listed(repeated)}", remedy)
+    require(not repeated, argument, expected, f"several named {_listed(repeated)}", remedy)
     is_by_place = not isinstance(table, Mapping) and matrix_names(table) is None
     if is_by_place:
         return table
     lacking = [name for name in known if name not in own]
-    require(not lacking, argument, expected, f"none named {listed(lacking)}", remedy)
+    require(not lacking, argument, expected, f"none named {_listed(lacking)}", remedy)
     return columns_by_name(table, known)
 
 
@@ -96,3 +95,8 @@ def _of_kind(table: Mapping, columns: dict) -> Mapping:
     same.clear()
     same.update(columns)
     return same
+
+
+def _listed(names: Sequence[str], most: int = 10) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
