@@ -45,7 +45,8 @@ from vijax.inference.compose import Algorithm, State
 from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
 from vijax.inference.wrappers.wrapper import of_general
 from vijax.predict.named_columns import names_of
-from vijax.scale.place import Here, There, place
+from vijax.scale.lost import failing_together, naming_the_lost
+from vijax.scale.place import Here, There, is_shared, place
 from vijax.scale.steps import on_mesh
 from vijax.topics.decision import settled
 from vijax.xla import keys
@@ -204,45 +205,48 @@ def fit(
         on_mesh(alg, mesh)  # it refuses what cannot be done
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec
-    loader = source = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
-    check_enough(spec.model, loader)
-    check_room(spec.model, loader)
-    if state is None:
-        warn_of_far_prior(spec, loader)
-    alg = settled(alg, loader, state)
-    for wrapper in alg.wrappers:
-        loader = wrapper.loader(loader, alg)
-    total = num_steps_of(num_epochs, num_steps, loader)
-    check_restarts(restarts, state)
-    check_hyper(hyper, spec.model, state)
-    check_batches(alg, loader, total)
-    shared, more = of_general(alg)
-    runs, points = shared if restarts == 1 else many(shared, restarts), {**spec.model.hyper, **(hyper or {})}
-    begin = begun if state is None else functools.partial(gone_on, state=state)
-    state = begin(runs, loader, key_init, tree.as_arrays(points), more)
-    is_noisy = loader.steps_per_epoch > 1 or spec.draws
-    window = window_of(loader.steps_per_epoch) if is_noisy else 0
-    state = _watching(state, window) if window and tol is not None else state
+    with failing_together(is_shared(mesh)):
+        loader = source = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
+        check_enough(spec.model, loader)
+        check_room(spec.model, loader)
+        if state is None:
+            warn_of_far_prior(spec, loader)
+        alg = settled(alg, loader, state)
+        for wrapper in alg.wrappers:
+            loader = wrapper.loader(loader, alg)
+        total = num_steps_of(num_epochs, num_steps, loader)
+        check_restarts(restarts, state)
+        check_hyper(hyper, spec.model, state)
+        check_batches(alg, loader, total)
+        shared, more = of_general(alg)
+        runs, points = shared if restarts == 1 else many(shared, restarts), {**spec.model.hyper, **(hyper or {})}
+        begin = begun if state is None else functools.partial(gone_on, state=state)
+        state = begin(runs, loader, key_init, tree.as_arrays(points), more)
+        is_noisy = loader.steps_per_epoch > 1 or spec.draws
+        window = window_of(loader.steps_per_epoch) if is_noisy else 0
+        state = _watching(state, window) if window and tol is not None else state
     where = place(mesh, state, loader)
     is_seen = bool(callbacks) or where.is_shared  # chunks are then told to somebody: they have one length
     usual = most_steps(loader, is_seen)  # of a short run too: it shares the program of a long one
     length = min(steps_per_chunk or usual, max(total, usual))
     rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
-    where.require_alike_streams(loader)
-    state = where.shared(state, key=jax.random.key_data(key), steps=total, batches=loader.steps_per_epoch, chunk=length)
-    there = where.algorithm(shared, loader)
-    steps = runs if there is shared else there if restarts == 1 else many(there, restarts)
-    advance = functools.partial(run_chunk, steps.step, length, key_run, more, max_bad_steps=max_bad_steps)
-    chunks = _Chunks(alg, advance, loader, length, total, rule, where)
-    if steps_per_chunk is None:
-        chunks.pace, chunks.grows = min(chunks.look, length), not is_seen
-    status, traces = _run(chunks, state, callbacks, max_bad_steps)
-    alone, trace = _view(where.plain(chunks.state), _joined(traces))
+    with naming_the_lost(where.is_shared):
+        where.require_alike_streams(loader)
+        state = where.shared(
+            state, key=jax.random.key_data(key), steps=total, batches=loader.steps_per_epoch, chunk=length
+        )
+        there = where.algorithm(shared, loader)
+        steps = runs if there is shared else there if restarts == 1 else many(there, restarts)
+        advance = functools.partial(run_chunk, steps.step, length, key_run, more, max_bad_steps=max_bad_steps)
+        chunks = _Chunks(alg, advance, loader, length, total, rule, where)
+        if steps_per_chunk is None:
+            chunks.pace, chunks.grows = min(chunks.look, length), not is_seen
+        status, traces = _run(chunks, state, callbacks, max_bad_steps)
+        alone, trace = _view(where.plain(chunks.state), _joined(traces))
     is_judged = spec.model.free is not None and not hasattr(loader, "is_stream")  # which cannot be read again
     judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if is_judged else None
-    made = Fit(
-        alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words_of(source), columns=names_of(data)
-    )
+    words, names = words_of(source), names_of(data, source)
+    made = Fit(alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words, columns=names)
     result = _judged(made, loader, key_run)
     if throw and result.status in FAILED:
         raise DivergedError(result)
@@ -357,9 +361,12 @@ class _Chunks:
         """Yields each chunk's trace and the step it ended at."""
         self.state, done = state, int(state.step)
         inputs, is_fixed = self._inputs(done), self.loader.steps_per_epoch == 1
-        source = inputs if is_fixed else _prefetched(inputs)  # nothing to fetch, and a thread would cost time
+        if is_fixed:  # nothing to fetch, and a thread would cost time
+            source = inputs
+        else:
+            source = self.where.in_step(_prefetched(inputs), done, self.length, self.total, self.loader)
         with contextlib.closing(source):
-            for batches, count in source:
+            for batches, count, _ in source:
                 there, began = self.where.state(self.state), time.perf_counter()
                 self.state, told = self.advance(there, batches, np.int32(count), self.is_watched)
                 count, done = int(self.state.step) - done, int(self.state.step)
@@ -373,17 +380,21 @@ class _Chunks:
         checked = recorded(self.state.checked, elbo, done)
         self.state = in_runs(self.state, lambda runs: runs._replace(checked=checked))
 
-    def _inputs(self, start: int) -> Generator[tuple[Any, int]]:
-        """Stacked batches of each chunk; full data are put on the device once."""
+    def _inputs(self, start: int) -> Generator[tuple[Any, int, Any]]:
+        """Stacked batches of each chunk, their number, and with its first what other processes hear of the chunk; full
+        data are put on the device once."""
         if self.loader.steps_per_epoch == 1:
             fixed = self.where.batches(stacked(self.loader.batches(0, 1), 1, 1))
             for count in self._counts(start):
-                yield fixed, count
+                yield fixed, count, None
             return
         batches = self.loader.batches(start, self.total)
         for count in self._counts(start):
-            for alike in runs_of_one_shape(itertools.islice(batches, count)):
-                yield self.where.batches(stacked(iter(alike), self.length, len(alike))), len(alike)
+            chunk, told = self.where.told(itertools.islice(batches, count), start, count)
+            start += count
+            for alike in runs_of_one_shape(chunk):
+                yield self.where.batches(stacked(iter(alike), self.length, len(alike))), len(alike), told
+                told = None
 
     def _counts(self, first: int) -> Iterator[int]:
         """The number of steps of each chunk."""

@@ -1,4 +1,4 @@
-"""Names of columns: a fit of a table in memory reads later tables by them, in whatever order they come."""
+"""Names of columns: a fit of a table reads later tables by them, in whatever order they come."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from vijax.checks import require
-from vijax.data.schema.cells import column_names
+from vijax.data.schema.by_name import in_order, matrix_names, names_in
 
 Names = tuple[tuple[str, ...] | None, ...]
 """The names of the columns of each leaf of the data; None where it has none."""
@@ -17,16 +16,21 @@ MOST_SAID = 5
 """Columns that a message names."""
 
 
-def names_of(data: PyTree) -> Names | None:
+def names_of(data: PyTree, loader: Any = None) -> Names | None:
     """The names of columns in the data of a fit; None where no part of them is a table with names.
+
+    Args:
+      data: the data.
+      loader: their loader, which knows the names where the data are read batch by batch.
 
     >>> import pandas, numpy
     >>> names_of(pandas.DataFrame({"a": [1.0], "b": [2.0]})), names_of(numpy.zeros((1, 2)))
     ((('a', 'b'),), None)
     """
-    if isinstance(data, list):  # of texts, perhaps millions
-        return None
-    names = tuple(map(_names, jax.tree.leaves(data)))
+    names = getattr(loader, "leaf_columns", None)
+    if names is None:
+        is_texts = isinstance(data, list)  # perhaps millions
+        names = () if is_texts else tuple(map(matrix_names, jax.tree.leaves(data)))
     return names if any(own is not None for own in names) else None
 
 
@@ -35,7 +39,7 @@ def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> Py
     column that the fit does not have is left out, with a warning.
 
     Raises:
-      ValueError: a table that lacks a column of the fit.
+      ValueError: a table that lacks a column of the fit, or has two of one name.
     """
     if known is None or isinstance(data, list):
         return data
@@ -52,33 +56,16 @@ def _of_tables_alone(known: Names, number: int) -> Names:
     return (tables.pop() if len(tables) == 1 else None,) * number
 
 
-def _names(leaf: Any) -> tuple[str, ...] | None:
-    """The names of a table's columns; None where they are numbers by place, or not distinct."""
-    names = column_names(leaf)
-    if names is None or len(set(names)) != len(names):
-        return None
-    is_by_place = names == [str(place) for place in range(len(names))]
-    return None if is_by_place else tuple(names)
+REMEDY = "Give the table with the columns of training, in any order; or an array, whose columns are taken by place."
 
 
 def _placed(known: tuple[str, ...] | None, leaf: Any, argument: str) -> Any:
-    names = _names(leaf)
-    if known is None or names is None or names == known:
+    if known is None:
         return leaf
-    lacking = [name for name in known if name not in names]
-    expected = f"the columns of the fit, {', '.join(known)}"
-    remedy = "Give the table with the columns of training, in any order; or an array, whose columns are taken by place."
-    require(not lacking, argument, expected, f"none named {', '.join(lacking)}", remedy)
-    _say_what_is_left([name for name in names if name not in known], argument)
-    return _chosen(leaf, names, known)
-
-
-def _chosen(leaf: Any, names: tuple[str, ...], known: tuple[str, ...]) -> Any:
-    """These columns of a table, by their places: the labels of pandas need not be texts."""
-    places = [names.index(name) for name in known]
-    if hasattr(leaf, "iloc"):
-        return leaf.iloc[:, places]
-    return leaf.select(list(known))
+    placed = in_order(known, leaf, argument, "the fit", REMEDY)
+    if placed is not leaf:
+        _say_what_is_left([name for name in names_in(leaf) or () if name not in known], argument)
+    return placed
 
 
 def _say_what_is_left(more: list[str], argument: str) -> None:

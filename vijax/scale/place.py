@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, ClassVar
 
 import jax
@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
 from vijax.data.minibatch import Share
+from vijax.data.streams.stream import StreamLoader
 from vijax.inference.compose import Algorithm, of_spec
 from vijax.inference.messages import Parts, by_part
 from vijax.inference.step_size import by_share
@@ -21,7 +22,8 @@ from vijax.inference.wrappers.beside import Warm
 from vijax.inference.wrappers.wrapper import wrap
 from vijax.scale import arrays, watch
 from vijax.scale.devices import checked
-from vijax.scale.processes import agreed, digest_of, form_of, from_first, require_alike
+from vijax.scale.in_step import Rules, Told, in_step, require_alike_streams, told_of
+from vijax.scale.processes import agreed, from_first, require_alike
 from vijax.scale.row_files import StoredRows
 from vijax.scale.split_parts import by_split_part, joined, places_of, sliced
 from vijax.scale.steps import on_mesh
@@ -72,6 +74,14 @@ class Here:
         """True where any process that runs the fit asks it."""
         return asked
 
+    def told(self, batches: Iterable[Minibatch], step: int, asked: int) -> tuple[Iterable[Minibatch], Told | None]:
+        """The batches of a chunk, and what other processes hear of them: None where there are no others."""
+        return batches, None
+
+    def in_step(self, source: Generator, begun: int, length: int, total: int, loader: Any) -> Generator:
+        """The chunks of a source, as many in all processes."""
+        return source
+
 
 @dataclasses.dataclass(frozen=True)
 class There:
@@ -109,6 +119,8 @@ class There:
 
     def loader(self, loader: Any) -> Any:
         """See `Here`. Each process reads its own part of a batch; steps by words have to see all of its words."""
+        if self.is_shared:
+            leave_end_unsaid(loader)
         if self.reads_own:
             return loader.shared(Share(jax.process_index(), jax.process_count(), self.mesh.size))
         return Padded(loader, self.mesh.size)
@@ -147,9 +159,7 @@ class There:
             require_no_part(loader, jax.process_count())
         if self.is_shared and hasattr(loader, "is_stream"):
             (first,) = loader.batches(0, 1)
-            told = form_of(first) if is_part(loader) else digest_of(first)
-            remedy = OTHER_FORM if is_part(loader) else OTHER_BATCHES
-            require_alike("data", {"first batch": told}, remedy)
+            require_alike_streams(loader, first, is_part(loader))
 
     def shared(self, state: Any, **said: Any) -> Any:
         """See `Here`. What is whole in every process is that of process 0: another machine may round otherwise."""
@@ -184,10 +194,24 @@ class There:
             watch.ENTERED.left()
         return agreed(asked) if self.is_shared else asked
 
+    def told(self, batches: Iterable[Minibatch], step: int, asked: int) -> tuple[Iterable[Minibatch], Told | None]:
+        """See `Here`."""
+        if not self.is_shared:
+            return batches, None
+        read = list(batches)
+        return read, told_of(read, step, asked, not self.reads_own)
+
+    def in_step(self, source: Generator, begun: int, length: int, total: int, loader: Any) -> Generator:
+        """See `Here`."""
+        if not self.is_shared:
+            return source
+        rules = Rules(length, total, is_same=not self.reads_own, says_end=hasattr(loader, "is_stream"))
+        return in_step(source, begun, rules)
+
     @property
     def is_shared(self) -> bool:
         """True where the mesh has devices of other processes."""
-        return any(device.process_index != jax.process_index() for device in self.mesh.devices.flat)
+        return is_shared(self.mesh)
 
     def _runs(self, state: Any) -> Any:
         return state.states if self.lead else state
@@ -229,17 +253,23 @@ def with_tables(run: Any, tables: tuple[Any, Any] | None) -> Any:
     return run._replace(local=local, beside=rest if warm is None else {**rest, Warm.name: warm})
 
 
+def is_shared(mesh: Mesh | None) -> bool:
+    """True for a mesh with devices of other processes."""
+    return mesh is not None and any(device.process_index != jax.process_index() for device in mesh.devices.flat)
+
+
 # --- streams --------------------------------------------------------------------------------------------------------
-OTHER_BATCHES = (
-    "Have every process stream the same batches, of which each uses its share. Where each streams its own part of the "
-    "data, say so: vijax.data.own_part(source, N), N being the number of groups of all together."
-)
-OTHER_FORM = "Have every process stream batches of one size and one form."
-
-
 def is_part(loader: Any) -> bool:
     """True for a stream of which each process gives its own part."""
     return hasattr(loader, "is_stream") and loader.source.is_part
+
+
+def leave_end_unsaid(loader: Any) -> None:
+    """Has a stream be silent about its end, of which the processes tell each other (`vijax.scale.in_step`)."""
+    while loader is not None:
+        if isinstance(loader, StreamLoader):
+            loader.warns_of_end = False
+        loader = getattr(loader, "inner", None)
 
 
 def require_no_part(loader: Any, processes: int) -> None:

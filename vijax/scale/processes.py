@@ -48,9 +48,11 @@ def initialize(
       **more: other arguments of `jax.distributed.initialize`.
 
     Raises:
-      ValueError: only some of the three are given, and JAX detects no cluster; an address without a port.
+      ValueError: only some of the three are given, and JAX detects no cluster; an address without a port; an argument
+        that neither this nor JAX has.
       RuntimeError: it is called twice, or JAX has computed something before.
     """
+    _check_names(more)
     _check_address(coordinator)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
@@ -72,6 +74,16 @@ def initialize(
         undo()
     if before is not None:  # JAX takes SIGTERM, and does nothing with it that vijax would see
         signal.signal(signal.SIGTERM, before)
+
+
+def _check_names(more: Mapping[str, Any]) -> None:
+    """Raises ValueError for JAX's own name of an argument that has another here, and for one that JAX does not have."""
+    own = "Give it as coordinator=HOST:PORT."
+    require("coordinator_address" not in more, "coordinator_address", "the name coordinator", "JAX's own", own)
+    known = [name for name in inspect.signature(jax.distributed.initialize).parameters if name != "coordinator_address"]
+    strange = [name for name in more if name not in known]
+    expected = f"an argument of jax.distributed.initialize: {', '.join(known)}"
+    require(not strange, ", ".join(strange), expected, "another name", "Leave it out, or see how it is spelt.")
 
 
 def _check_address(coordinator: str | None) -> None:

@@ -24,8 +24,9 @@ def own_part(source: Any, num_groups: float, *, shuffled: bool = False) -> Strea
     give the same batches, of which each uses its share. In a program of one process it is `vijax.data.stream`.
 
     Args:
-      source: what `vijax.data.stream` takes, of arrays: as many batches in every process, of one size but for shorter
-        ones, which are padded. (Documents: `vijax.data.shards` has each process read its own part by itself.)
+      source: what `vijax.data.stream` takes, of arrays: as many batches in every process (the fit ends, with a warning,
+        where the first has no more), of one size but for shorter ones, which are padded, and tables with the same
+        columns in one order. (Documents: `vijax.data.shards` has each process read its own part by itself.)
       num_groups: N, the number of groups of all processes together.
       shuffled: the order is random, and needs no warning.
 

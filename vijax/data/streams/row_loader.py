@@ -49,6 +49,11 @@ class RowLoader(Shared):
         """ceil(N / S)."""
         return -(-self.num_groups // self.batch_size)
 
+    @property
+    def leaf_columns(self) -> tuple[tuple[str, ...] | None, ...]:
+        """The names of the columns of each matrix in a batch; None for an array of one column."""
+        return self.table.leaf_columns
+
     def contents(self) -> Iterator[Any]:
         """Arrays that identify these data and their parts."""
         yield from self.table.contents()

@@ -69,6 +69,12 @@ class Rows:
         return self._in_files if self.chosen is None else self.chosen.stop - self.chosen.first
 
     @property
+    def leaf_columns(self) -> tuple[tuple[str, ...] | None, ...]:
+        """The names of the columns of each matrix that is read; None for an array of one column."""
+        matrices = jax.tree.leaves(self.columns, is_leaf=_is_list)
+        return tuple(tuple(names) if _is_list(names) else None for names in matrices)
+
+    @property
     def _in_files(self) -> int:
         return sum(block.count for block in self.blocks)
 

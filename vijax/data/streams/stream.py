@@ -18,9 +18,13 @@ from vijax.contract.model import Model
 from vijax.data.minibatch import padded_documents
 from vijax.data.reading.checks import DataError, fail
 from vijax.data.streams.documents import is_arrow, of_arrow
+from vijax.data.streams.named_batches import NamedBatches
 
 UNKNOWN = 2**31 - 1
 """Steps of a pass of which nobody knows the end."""
+
+
+READ_AGAIN = "For more, give a source that can be read again."
 
 
 class Source(Protocol):
@@ -55,11 +59,12 @@ def stream(
     """Batches from elsewhere, for `vijax.fit(alg, stream(...), num_steps=...)`.
 
     A batch is a pytree of arrays (of PyTorch or Arrow too; a list is a tuple, of one tensor that tensor, as a loader of
-    a `TensorDataset` gives them) with one leading axis of groups, an Arrow table or record
-    batch being a matrix of its columns; for models of documents, whatever `vijax.data.read` reads, over the model's
-    words, or an Arrow table or record batch with the columns `ids` and `counts` of shards; or a `vijax.Minibatch`.
-    Batches of one size share a program. The first is checked as arrays are; of later ones, steps that are not finite
-    are skipped.
+    a `TensorDataset` gives them) with one leading axis of groups, a table of pandas, polars or Arrow or a record batch
+    being a matrix of its columns; for models of documents, whatever `vijax.data.read` reads, over the model's words, or
+    an Arrow table or record batch with the columns `ids` and `counts` of shards; or a `vijax.Minibatch`. Columns of
+    tables are those of the first batch by their names, in whatever order they come later, and so are those of tables
+    that the fit is asked about. Batches of one size share a program. The first is checked as arrays are; of later ones,
+    steps that are not finite are skipped.
 
     N scales each batch up to all groups. Where it is not known, it is the number of groups that came so far,
     N_t = (1 - forget) N_(t-1) + S. As long as it grows, a batch weighs less than those after it (under steps 1 / t that
@@ -69,7 +74,7 @@ def stream(
     eta + (1 - rho) (lambda - eta) + the message of the batch (Broderick et al. 2013, section 2.1; Honkela and Valpola
     2003). A number of your own is the population size of McInerney, Ranganath and Blei (2015, section 2).
 
-    In a fit of several processes each has to give the same batches (the first is compared), or say that it gives its
+    In a fit of several processes each has to give the same batches (all are compared), or say that it gives its
     own part of them: `vijax.data.own_part`.
 
     Args:
@@ -106,6 +111,8 @@ class StreamLoader:
 
     num_words = None
     is_stream = True
+    warns_of_end = True
+    """False where others say that the source has ended."""
 
     def __init__(self, source: Stream, model: Model):
         self.source, self.model = source, model
@@ -113,6 +120,7 @@ class StreamLoader:
         self._rest: Iterator[Any] | None = None  # behind the first, while nobody has taken it
         self._kinds: list[Any] | None = None
         self._structure: Any = None
+        self._named = NamedBatches()
         self._is_single: bool | None = None  # whether a list of one array is that array
         documents = model.form.documents
         self.vocabulary: tuple[str, ...] | None = None if documents is None else documents.vocabulary
@@ -121,6 +129,11 @@ class StreamLoader:
     def num_groups(self) -> Any:
         """N, or None."""
         return self.source.num_groups
+
+    @property
+    def leaf_columns(self) -> tuple[tuple[str, ...] | None, ...] | None:
+        """The names of the columns of each table in a batch; None where an array has none, or nothing was read yet."""
+        return self._named.leaf_columns
 
     @property
     def steps_per_epoch(self) -> int:
@@ -166,17 +179,19 @@ class StreamLoader:
                 yield item
                 step += 1
             if anew and step == begun:
-                text = f"data: the source ended after {step} of {stop} steps, and so does the fit."
-                warnings.warn(f"{text} For more, give a source that can be read again.", stacklevel=2)
+                if self.warns_of_end:
+                    text = f"data: the source ended after {step} of {stop} steps, and so does the fit."
+                    warnings.warn(f"{text} {READ_AGAIN}", stacklevel=2)
                 return
             items = None
 
     def _minibatch(self, item: Any, step: int) -> Minibatch:
         if isinstance(item, Minibatch):
-            return item
+            return item._replace(data=self._named.placed(item.data, step))
         if self.model.form.documents is not None:
             return Minibatch(self._documents(item, step), None)
-        data = jax.tree.map(np.asarray, self._of_list(item) if isinstance(item, list) else item)
+        data = self._of_list(item) if isinstance(item, list) else item
+        data = jax.tree.map(np.asarray, self._named.placed(data, step))
         structure = jax.tree.structure(data), [np.shape(x)[1:] for x in jax.tree.leaves(data)]
         try:
             intake.check_aligned(data)

@@ -1,0 +1,102 @@
+"""Columns of tables by their names: of pandas, polars and Arrow, mappings and structured arrays, by one way for all."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vijax.checks import require
+from vijax.data.schema.cells import column_names
+
+
+def names_in(table: Any) -> tuple[str, ...] | None:
+    """The names of the columns of a table, as text; None for an object without such names.
+
+    >>> names_in({"a": [1.0], "b": [2.0]}), names_in(np.zeros(1, [("a", float)])), names_in(np.zeros((1, 2)))
+    (('a', 'b'), ('a',), None)
+    """
+    if isinstance(table, Mapping):
+        return tuple(map(str, table))
+    fields = table.dtype.names if isinstance(table, np.ndarray) else column_names(table)
+    return None if fields is None else tuple(fields)
+
+
+def matrix_names(table: Any) -> tuple[str, ...] | None:
+    """The names by which columns of a matrix can be told apart; None where they are numbers by place, or not distinct.
+
+    >>> import pandas
+    >>> matrix_names(pandas.DataFrame({"a": [1.0], "b": [2.0]})), matrix_names(pandas.DataFrame([[1.0, 2.0]]))
+    (('a', 'b'), None)
+    """
+    names = names_in(table)
+    if names is None or len(set(names)) != len(names):
+        return None
+    is_by_place = list(names) == [str(place) for place in range(len(names))]
+    return None if is_by_place else names
+
+
+def columns_by_name(table: Any, names: Sequence[str]) -> Any:
+    """A table of the same kind with these columns alone, in this order; each is one of `names_in(table)`.
+
+    >>> columns_by_name({"b": 2, "c": 3, "a": 1}, ["a", "b"])
+    {'a': 1, 'b': 2}
+    """
+    if isinstance(table, np.ndarray):
+        return table[list(names)]
+    own = names_in(table) or ()
+    places = [own.index(name) for name in names]
+    if isinstance(table, Mapping):
+        keys = list(table)
+        return _of_kind(table, {keys[place]: table[keys[place]] for place in places})
+    if hasattr(table, "iloc"):  # pandas: its names may be numbers
+        return table.iloc[:, places]
+    is_arrow = hasattr(table, "num_rows")
+    return table.select(places) if is_arrow else table[:, places]
+
+
+def in_order(known: tuple[str, ...], table: Any, argument: str, whose: str, remedy: str) -> Any:
+    """A table with the columns `known`, in their order; an object without names is taken as it comes.
+
+    Args:
+      known: the names.
+      table: the table, which may have more columns.
+      argument: what it is called in messages.
+      whose: the names are the columns of this, in messages.
+      remedy: the sentence that says what helps.
+
+    Raises:
+      ValueError: it lacks a column, or has two of one name.
+
+    >>> in_order(("a", "b"), {"b": 2, "a": 1}, "data", "the fit", "")
+    {'a': 1, 'b': 2}
+    """
+    own = names_in(table)
+    if own is None or own == known:
+        return table
+    expected = f"the columns of {whose}, {_listed(known)}"
+    repeated = [name for name in known if own.count(name) > 1]
+    require(not repeated, argument, expected, f"several named {_listed(repeated)}", remedy)
+    is_by_place = not isinstance(table, Mapping) and matrix_names(table) is None
+    if is_by_place:
+        return table
+    lacking = [name for name in known if name not in own]
+    require(not lacking, argument, expected, f"none named {_listed(lacking)}", remedy)
+    return columns_by_name(table, known)
+
+
+def _of_kind(table: Mapping, columns: dict) -> Mapping:
+    """A mapping like another with these columns: JAX tells an ordered dict from a dict."""
+    if not isinstance(table, dict):
+        return columns
+    same = copy.copy(table)
+    same.clear()
+    same.update(columns)
+    return same
+
+
+def _listed(names: Sequence[str], most: int = 10) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
