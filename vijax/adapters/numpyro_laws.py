@@ -7,73 +7,42 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import digamma, polygamma
 
+from vijax.adapters import laws
 from vijax.contract.variables import Law
 from vijax.extras import require_extra
 from vijax.models.energies.coordinates import Visit
 
 Sites = Mapping[str, Mapping[str, Any]]
-EULER = float(np.euler_gamma)
-LOG_HALF_NORMAL = -0.5 * (EULER + float(np.log(2))), float(np.pi / np.sqrt(8))
-"""Mean and standard deviation of the logarithm of |z|, z normal."""
-HEAVY = 2.0
-"""Standard deviations taken for a law of scale 1 that has none."""
-
-
-def _student(law: Any) -> Law:
-    df = jnp.asarray(law.df)
-    has_sd = df > 2.5
-    return Law(law.loc, law.scale * jnp.where(has_sd, jnp.sqrt(df / jnp.where(has_sd, df - 2, 1.0)), HEAVY))
-
-
-def _gamma(law: Any) -> Law:
-    return Law(digamma(law.concentration) - jnp.log(law.rate), jnp.sqrt(polygamma(1, law.concentration)))
-
-
-def _inverse_gamma(law: Any) -> Law:
-    return Law(jnp.log(law.rate) - digamma(law.concentration), jnp.sqrt(polygamma(1, law.concentration)))
-
-
-def _beta(law: Any) -> Law:
-    a, b = law.concentration1, law.concentration0
-    return Law(digamma(a) - digamma(b), jnp.sqrt(polygamma(1, a) + polygamma(1, b)))
-
-
-def _weibull(law: Any) -> Law:
-    k = law.concentration
-    return Law(jnp.log(law.scale) - EULER / k, np.pi / (np.sqrt(6) * k))
 
 
 def _walk(law: Any) -> Law:
-    """A random walk that begins at zero: sums of steps."""
-    return Law(0.0, jnp.asarray(law.scale)[..., None, None] * jnp.tril(jnp.ones((law.num_steps, law.num_steps))))
+    """A random walk that begins at zero."""
+    scale = jnp.broadcast_to(jnp.asarray(law.scale)[..., None], (*jnp.shape(law.scale), law.num_steps))
+    return laws.sums(Law(jnp.zeros_like(scale), scale))
 
 
 def _field(law: Any) -> Law:
-    """A conditional autoregression: the factor of its covariance, from its precision."""
-    adjacency = jnp.asarray(law.adj_matrix.todense() if law.is_sparse else law.adj_matrix)
-    weights = jnp.diag(adjacency.sum(-1)) - jnp.asarray(law.correlation)[..., None, None] * adjacency
-    precision = jnp.asarray(law.conditional_precision)[..., None, None] * weights
-    return Law(law.loc, jnp.linalg.cholesky(jnp.linalg.inv(precision)))
+    adjacency = law.adj_matrix.todense() if law.is_sparse else law.adj_matrix
+    return laws.field(law.loc, adjacency, law.correlation, law.conditional_precision)
 
 
 LAWS: dict[str, Callable[[Any], Law]] = {
-    "Normal": lambda law: Law(law.loc, law.scale),
-    "StudentT": _student,
-    "Laplace": lambda law: Law(law.loc, np.sqrt(2) * law.scale),
-    "Logistic": lambda law: Law(law.loc, np.pi / np.sqrt(3) * law.scale),
-    "Cauchy": lambda law: Law(law.loc, HEAVY * law.scale),
-    "Gumbel": lambda law: Law(law.loc + EULER * law.scale, np.pi / np.sqrt(6) * law.scale),
-    "LogNormal": lambda law: Law(law.loc, law.scale),
-    "HalfNormal": lambda law: Law(jnp.log(law.scale) + LOG_HALF_NORMAL[0], LOG_HALF_NORMAL[1]),
-    "HalfCauchy": lambda law: Law(jnp.log(law.scale), np.pi / 2),
-    "Exponential": lambda law: Law(-jnp.log(law.rate) - EULER, np.pi / np.sqrt(6)),
-    "Gamma": _gamma,
-    "InverseGamma": _inverse_gamma,
-    "Weibull": _weibull,
-    "Beta": _beta,
-    "MultivariateNormal": lambda law: Law(law.loc, law.scale_tril),
+    "Normal": lambda law: laws.normal(law.loc, law.scale),
+    "StudentT": lambda law: laws.student(law.df, law.loc, law.scale),
+    "Laplace": lambda law: laws.laplace(law.loc, law.scale),
+    "Logistic": lambda law: laws.logistic(law.loc, law.scale),
+    "Cauchy": lambda law: laws.cauchy(law.loc, law.scale),
+    "Gumbel": lambda law: laws.gumbel(law.loc, law.scale),
+    "LogNormal": lambda law: laws.normal(law.loc, law.scale),
+    "HalfNormal": lambda law: laws.half_normal(law.scale),
+    "HalfCauchy": lambda law: laws.half_cauchy(law.scale),
+    "Exponential": lambda law: laws.exponential(1 / law.rate),
+    "Gamma": lambda law: laws.gamma(law.concentration, 1 / law.rate),
+    "InverseGamma": lambda law: laws.inverse_gamma(law.concentration, law.rate),
+    "Weibull": lambda law: laws.weibull(law.concentration, law.scale),
+    "Beta": lambda law: laws.beta(law.concentration1, law.concentration0),
+    "MultivariateNormal": lambda law: laws.normal(law.loc, law.scale_tril),
     "GaussianRandomWalk": _walk,
     "CAR": _field,
 }
@@ -116,15 +85,15 @@ def levels_of(
       names: of the unknown sites.
     """
     first, other = runs[0], runs[1]
-    laws = {name: _law_at(first[name]) for name in names}
-    moved = {name for name in names if laws[name] is not None and _differs(laws[name], _law_at(other[name]))}
+    own = {name: _law_at(first[name]) for name in names}
+    moved = {name for name in names if own[name] is not None and _differs(own[name], _law_at(other[name]))}
     if not moved:
         return ()
     depends: dict[str, set[str]] = {name: set() for name in moved}
     for parent in moved:
         sites = run({parent: other[parent]["value"]})
         for name in moved - {parent}:
-            if _differs(laws[name], _law_at(sites[name])):
+            if _differs(own[name], _law_at(sites[name])):
                 depends[name].add(parent)
     levels: list[tuple[str, ...]] = []
     left = [name for name in names if name in moved]

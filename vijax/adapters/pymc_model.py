@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from vijax.adapters.pymc_laws import hierarchy_of
+from vijax.adapters.pymc_programs import minibatches, program_of
 from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.variables import free
 from vijax.extras import require_extra
 from vijax.fitting.result import Fit
-from vijax.models.energies.density import density, with_prior
+from vijax.models.energies.density import density, with_hierarchy, with_prior
 
 Values = Mapping[str, Any]
 
@@ -62,18 +61,19 @@ def from_pymc(model: Any) -> Model:
         is_real = np.issubdtype(start[one.name].dtype, np.floating)
         require(is_real, f"model: variable {one.name!r}", "a continuous variable", "a discrete one", remedy)
     variables = {one.name: free(np.shape(start[one.name])) for one in inputs}
-    batched = [y for y in model.observed_RVs if _minibatches([model.rvs_to_values[y]])]
+    batched = [y for y in model.observed_RVs if minibatches([model.rvs_to_values[y]])]
     whole = [y for y in model.basic_RVs if y not in batched]
-    joint = _program(inputs, [model.logp(vars=[*whole, *model.potentials])])
+    joint = program_of(inputs, [model.logp(vars=[*whole, *model.potentials])])
     log_joint = lambda values: joint(*_in_order(inputs, values))[0]
-    prior = _program(inputs, [model.logp(vars=model.free_RVs)])
+    prior = program_of(inputs, [model.logp(vars=model.free_RVs)])
     log_prior = lambda values: prior(*_in_order(inputs, values))[0]
-    if not batched:
-        made = density(variables, log_joint, derived=_derived(model, inputs))
-        return with_prior(made, log_prior)
-    log_lik, data = _by_row(model, inputs, batched)
-    made = density(variables, log_prior=log_joint, log_lik=log_lik, derived=_derived(model, inputs))
-    return dataclasses.replace(made, form=dataclasses.replace(made.form, given=data))
+    if batched:
+        log_lik, data = _by_row(model, inputs, batched)
+        made = density(variables, log_prior=log_joint, log_lik=log_lik, derived=_derived(model, inputs))
+        return dataclasses.replace(made, form=dataclasses.replace(made.form, given=data))
+    made = with_prior(density(variables, log_joint, derived=_derived(model, inputs)), log_prior)
+    walk, levels = hierarchy_of(model, inputs, start)
+    return with_hierarchy(made, walk, levels) if levels else made
 
 
 def to_inference_data(fit: Fit, model: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Any:
@@ -97,21 +97,14 @@ def _in_order(inputs: Sequence[Any], values: Values) -> list[Any]:
 def _derived(model: Any, inputs: Sequence[Any]) -> Callable[[Values], dict[str, Any]] | None:
     """The variables in their supports, and deterministic ones, that do not depend on a batch."""
     names = {one.name for one in inputs}
-    outputs = [x for x in model.unobserved_value_vars if x.name not in names and not _minibatches([x])]
+    outputs = [x for x in model.unobserved_value_vars if x.name not in names and not minibatches([x])]
     if not outputs:
         return None
-    program = _program(inputs, outputs)
+    program = program_of(inputs, outputs)
     return lambda values: dict(zip([x.name for x in outputs], program(*_in_order(inputs, values)), strict=True))
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
-def _minibatches(outputs: Sequence[Any]) -> set[Any]:
-    """The nodes of `pymc.Minibatch` that these read."""
-    is_one = require_extra("pymc.data", "pymc").MinibatchOp
-    found = require_extra("pytensor.graph.traversal", "pymc").ancestors(outputs)
-    return {x.owner for x in found if x.owner is not None and isinstance(x.owner.op, is_one)}
-
-
 def _by_row(model: Any, inputs: Sequence[Any], batched: Sequence[Any]) -> tuple[Callable[[Values, Any], Any], Any]:
     """(values, row) -> the log likelihood of a row, not scaled; and all rows."""
     pymc, tensor = require_extra("pymc", "pymc"), require_extra("pytensor.tensor", "pymc")
@@ -120,7 +113,7 @@ def _by_row(model: Any, inputs: Sequence[Any], batched: Sequence[Any]) -> tuple[
     inner = [y.owner.inputs[0] if isinstance(y.owner.op, scaled) else y for y in batched]
     terms = [pymc.logp(y, model.rvs_to_values[own]).sum() for y, own in zip(inner, batched, strict=True)]
     terms = model.replace_rvs_by_values(terms)
-    nodes = _minibatches(terms)
+    nodes = minibatches(terms)
     remedy = "Give all data to one: x, y = pymc.Minibatch(x, y, batch_size=100)."
     require(len(nodes) == 1, "model", "data of one pymc.Minibatch", f"{len(nodes)} of them", remedy)
     (node,) = nodes
@@ -128,55 +121,9 @@ def _by_row(model: Any, inputs: Sequence[Any], batched: Sequence[Any]) -> tuple[
     data = tuple(x.eval() for x in node.inputs[: len(batches)])
     rows = [tensor.tensor(dtype=x.type.dtype, shape=(1, *x.type.shape[1:])) for x in batches]
     terms = replace(terms, dict(zip(batches, rows, strict=True)), rebuild_strict=False)
-    program = _program([*inputs, *rows], terms)
+    program = program_of([*inputs, *rows], terms)
 
     def log_lik(values: Values, row: Any) -> Any:
         return sum(program(*_in_order(inputs, values), *(jnp.asarray(x)[None] for x in row)))
 
     return log_lik, data
-
-
-# --- programs ---------------------------------------------------------------------------------------------------------
-def _program(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., list[Any]]:
-    """PyTensor's graph as a function of JAX arrays. Checks of parameters, which JAX cannot raise, are left out."""
-    graph, checks = (require_extra(f"pytensor.{name}", "pymc") for name in ("graph.fg", "raise_op"))
-    fgraph = graph.FunctionGraph(inputs=list(inputs), outputs=_with_constants(outputs), clone=True)
-    for node in fgraph.toposort():
-        if isinstance(node.op, checks.CheckAndRaise):
-            fgraph.replace(node.outputs[0], node.inputs[0], import_missing=True)
-    require_extra("pytensor.compile.mode", "pymc").JAX.optimizer.rewrite(fgraph)
-    theirs = _funcify()(fgraph)
-
-    def program(*values: Any) -> list[Any]:
-        with warnings.catch_warnings():  # constants are doubles, which JAX makes floats without x64
-            warnings.filterwarnings("ignore", message="Explicitly requested dtype")
-            return [jnp.asarray(x, jnp.result_type(float)) for x in theirs(*values)]
-
-    return program
-
-
-def _with_constants(outputs: Sequence[Any]) -> list[Any]:
-    """The outputs with data (`pymc.Data`) as constants."""
-    tensor = require_extra("pytensor.tensor", "pymc")
-    shared = require_extra("pytensor.compile.sharedvalue", "pymc").SharedVariable
-    found = require_extra("pytensor.graph.traversal", "pymc").graph_inputs(outputs)
-    known = {x: tensor.constant(x.get_value()) for x in found if isinstance(x, shared) and hasattr(x.type, "shape")}
-    return require_extra("pytensor.graph.replace", "pymc").clone_replace(list(outputs), known)
-
-
-def _funcify() -> Callable[..., Any]:
-    """PyTensor's translation to JAX. Its first import sets JAX's precision for the whole process, which is put back;
-    in a thread of its own, where no `enable_x64` of the caller's holds."""
-    found = []
-
-    def load() -> None:
-        was = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-        found.append(require_extra("pytensor.link.jax.dispatch", "pymc").jax_funcify)
-        jax.config.update("jax_enable_x64", was)
-
-    thread = threading.Thread(target=load)
-    thread.start()
-    thread.join()
-    if not found:
-        require_extra("pytensor.link.jax.dispatch", "pymc")  # raises the error here
-    return found[0]
