@@ -65,15 +65,21 @@ def assessed(
     seed: int,
     normal: Gaussian | None = None,
     max_gradients: float = np.inf,
+    known: Sequence[Found] = (),
+    plain: float = np.inf,
 ) -> Report:
     """Reports the bound of q, how far its moments are off, the tail of its importance ratios, and the modes that the
     starts found. `normal` is the one from which a mixture began; it tells which modes are one. Normals at modes whose
-    weight is in doubt are fitted within the limit of gradients."""
+    weight is in doubt are fitted within the limit of gradients. `known` are modes that the normal did not describe: a
+    mixture of which nothing is there does not either, whatever is left of the gradients. `plain` is the bound of the
+    normal before its coordinates were bent: normals at other modes are held against it, not against a richer q."""
     draws, ratios, log_q, rounding = _checked(target, q, seed)
     zero, gap, khat = distance(ratios, rounding)
     own = bound(ratios, SCRAMBLES)
     q = q._replace(ended=_ended(target, q, draws, ratios))
-    away = [*rivals(q, searched, target), *_underrated(q, own.value, searched, target, seed, max_gradients)]
+    least = min(own.value, plain, np.inf if normal is None else normal.elbo)
+    away = [*rivals(q, searched, target), *_underrated(q, least, searched, target, seed, max_gradients)]
+    away += _apart([one for one in known if not _is_inside(q, one.mode, searched, target)], target, away)
     off = None
     if zero <= RARE and q.ended is not Ended.UNBOUNDED:
         wider = WIDER if target.num_rows < DEAR else 0
@@ -97,6 +103,7 @@ def assessed(
         off=off,
         others=others,
         rounding=rounding,
+        away=tuple(away),
     )
     return in_words(said, q)
 
@@ -206,7 +213,7 @@ def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int,
     is fitted there comes near the bound of q, and stays outside of it. Where a search was cut short there is no mode,
     and a normal leaves the place."""
     inside, outside = _parted(q, _weighty(searched, -np.inf), searched, target)
-    doubtful = [one for one in outside if one.elbo <= q.elbo - RIVAL]
+    doubtful = [one for one in outside if one.elbo <= max(q.elbo, own) - RIVAL]
     if not np.isfinite(own) or target.dim > DENSE:  # a normal of full covariance would cost more than the fit
         return []
     fitted = []
@@ -214,7 +221,10 @@ def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int,
         size = Sitting.size_of(target.dim)
         most = min(max_gradients, target.num_gradients + 2 * target.dim + FITTED * size)
         if most < target.num_gradients + 2 * target.dim + 2 * size:
-            break
+            # Nothing is left to fit a normal there: both rough bounds are taken to be as far below the fitted ones.
+            rough = max((each.elbo for each in inside), default=-np.inf)
+            fitted += [one._replace(elbo=own + one.elbo - rough)] if one.elbo > rough - RIVAL else []
+            continue
         begin = Sitting.begin(laplace(target, one.mode)[0])
         there = fit_normal(Run(target, int(most)), begin, seed, size)
         mode = one.mode._replace(x=there.mean, sds=there.sds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -315,7 +315,7 @@ def _bent(done: _Done, max_draws: int, misfit: Misfit) -> _Done:
         return done
     searched = as_seen(done.searched, run.target, better.target)
     q = better.q._replace(reference=better.target.reference, bend=better.target.bend)
-    return done._replace(run=run._replace(target=better.target), q=q, searched=searched)
+    return done._replace(run=run._replace(target=better.target), q=q, searched=searched, plain=done.q.elbo)
 
 
 # --- one normal or a mixture ------------------------------------------------------------------------------------------
@@ -328,11 +328,14 @@ class _Done(NamedTuple):
     searched: Searched  # what the starts found
     watcher: Watcher  # of Ctrl-C
     key: PRNGKeyArray  # of the fit
+    plain: float = np.inf  # bound of the normal before its coordinates were bent
 
-    def report(self, q: Gaussian | Mixture, normal: Gaussian | None = None) -> Report:
-        """Reports on this normal, or on a mixture that began at it."""
+    def report(self, q: Gaussian | Mixture, normal: Gaussian | None = None, known: Sequence[Found] = ()) -> Report:
+        """Reports on this normal, or on a mixture that began at it; `known` are modes that it did not describe."""
         most = self.run.max_gradients
-        return assessed(self.model, self.run.target, q, self.searched, keys.seed(self.key), normal, most)
+        return assessed(
+            self.model, self.run.target, q, self.searched, keys.seed(self.key), normal, most, known, self.plain
+        )
 
     def as_fit(self, report: Report | None = None) -> Fit:
         """Returns the normal as a fit."""
@@ -374,9 +377,9 @@ def _normal_or_mixture(done: _Done, misfit: Misfit) -> Fit:
 
     After Ctrl-C the normal is returned, and a fit that goes on fits the mixture anew.
     """
-    model, run, q, searched, watcher, key = done
+    model, run, q, watcher, key = done.model, done.run, done.q, done.watcher, done.key
     said = done.report(q)
-    others = [one.mode for one in rivals(q, searched, run.target)]
+    others = [one.mode for one in said.away]
     has_others = bool(others) or bool(said.others and said.others.widths)
     if q.ended is Ended.INTERRUPTED or not said.usable or not misfit.is_worth(said, has_others):
         return done.as_fit(said)
@@ -390,6 +393,6 @@ def _normal_or_mixture(done: _Done, misfit: Misfit) -> Fit:
     if run.stopped():
         watcher.stage = watcher.begun  # a normal at its end is no place to go on from: it would take one step more
         return done._replace(q=q._replace(ended=Ended.INTERRUPTED)).as_fit()
-    better, said = compared(said, done.report(mixed, q), len(mixed.parts))
+    better, said = compared(said, done.report(mixed, q, said.away), len(mixed.parts))
     said = said._replace(verdict=f"{said.verdict} {mixture_spent(mixed.ended, mixed.rise, run.max_gradients)}".rstrip())
     return as_mixture(model, mixed, q, said, key) if better else done.as_fit(said)

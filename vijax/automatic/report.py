@@ -179,6 +179,7 @@ class Report(NamedTuple):
       off: errors of means and sds by importance weights; None where they were not judged.
       others: modes that q does not describe, and labels that may be exchanged.
       rounding: rounding of the log density, in nats, roughly.
+      away: the modes that q does not describe, in the coordinates of the fit.
     """
 
     elbo: Estimate
@@ -198,6 +199,7 @@ class Report(NamedTuple):
     off: Moments | None = None
     others: Others | None = None
     rounding: float = 0.0
+    away: Sequence[Any] = ()
 
     def __repr__(self) -> str:
         head = [f"bound {self.elbo} nats; gap {self.gap:.3g} nats; k-hat {self.khat:.2f}; {self.ended}"]
