@@ -190,3 +190,29 @@ def test_the_verdict_of_a_row_that_judges_nothing_names_the_call():
 def test_arguments_that_make_no_sense(given, words):
     with pytest.raises(ValueError, match=words):
         vi.trust.check(**{"fit": fitted(8, 4), "data": FLIPS, "key": KEY, **given})
+
+
+def test_tables_are_read_by_the_names_of_their_columns_and_documents_by_their_words():
+    """In another order of columns a mixture was said to make no such data; other words were taken for the fit's."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"age": 60 + 5 * rng.normal(size=60), "dose": rng.normal(size=60)})
+    standard = (table - table.mean()) / table.std()
+    model = vi.models.mixture(vi.models.emission.diagonal_gaussian(2, 2))
+    fit = vi.fit(vi.cavi(model), standard, num_steps=3, key=jax.random.key(0))
+    turned = standard[["dose", "age"]]
+    asked = lambda data: vi.evaluate.predictive_check(
+        fit, lambda y: jnp.nanmean(y, 0), data, key=jax.random.key(1), num_draws=50
+    )
+    np.testing.assert_array_equal(asked(turned).observed, asked(standard).observed)
+    one, other = (vi.trust.check(fit, data, key=jax.random.key(2), restarts=1) for data in (standard, turned))
+    assert str(one) == str(other)
+    counts = rng.poisson(1.0, size=(8, 3))
+    topics = vi.fit(
+        vi.cavi(vi.models.lda(2, 3)),
+        vi.data.Corpus.from_counts(counts, ("a", "b", "c")),
+        num_steps=2,
+        key=jax.random.key(0),
+    )
+    with pytest.raises(ValueError, match="word"):
+        vi.trust.check(topics, vi.data.Corpus.from_counts(counts, ("x", "y", "z")), key=jax.random.key(2))

@@ -109,9 +109,11 @@ def predictive_check(
     >>> print(predictive_check(fit, jnp.var, y, key=jax.random.key(1)).p_value)
     0.0
     """
+    from vijax.predict.named_columns import in_order_of
     from vijax.predict.predictive import drawn, observed
 
     require(callable(statistic), "statistic", "a function of the data", type(statistic).__name__)
+    data = in_order_of(fit.columns, data)
     seen = observed(fit, data)
     reads = num_arguments(statistic) > 1
     pairs = drawn(fit, key, num_draws, data, groups, _Compared(statistic, reads), seen)

@@ -20,6 +20,7 @@ from vijax.fitting import fit as fitting
 from vijax.fitting.result import Fit
 from vijax.fitting.status import FAILED, Status
 from vijax.inference.guides import Z
+from vijax.predict.named_columns import in_order_of
 from vijax.predict.predictive import observed
 from vijax.reference.log_joint import log_joint
 from vijax.reference.short_chains import short_chains
@@ -178,6 +179,9 @@ def check(fit: Fit, data: Any = None, *, key: PRNGKeyArray, restarts: int = 4) -
     """
     require(isinstance(fit, Fit), "fit", "what a fit returned", type(fit).__name__)
     require_integers(restarts=restarts)
+    data = in_order_of(fit.columns, data)
+    if fit.alg.spec.model.form.documents is not None:
+        data = fit.in_words(data)
     number = sum(x.size for x in jax.tree.leaves(jax.eval_shape(lambda key: fit.sample(key, 1), key)))
     few = number <= MOST_NUMBERS
     q = _numbers(fit.sample(key, DRAWS)) if few else {}

@@ -22,7 +22,7 @@ PHRASES = {
     "pass a list of words": 'give a list of words (--set \'data.stop_words=["the", "and"]\')',
 }
 OF_FORMULAS = {
-    r"Give numbers, table\[.*?\]\.astype\(float\)": "Write the column as numbers",
+    r"Give numbers, numpy\.asarray\(table\[.*?\], float\)": "Write the column as numbers",
     r"Or family=\"(\w+)\"": r"Or --set model.family=\1",
     r"write family=\"(\w+)\"": r"--set model.family=\1",
 }
