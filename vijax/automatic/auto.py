@@ -305,8 +305,11 @@ def _bent(done: _Done, max_draws: int, misfit: Misfit) -> _Done:
     run, q, watcher, seed = done.run, done.q, done.watcher, keys.seed(done.key)
     if q.ended in STOPPED or not q.is_full:
         return done
+    has_rivals = rivalry(run.target, done.searched.found, seed)
+    if has_rivals(q):  # gradients are worth more in a mixture
+        return done
     misfit.seen = False
-    misfits = functools.partial(misfit.is_seen, rivalry(run.target, done.searched.found, seed))
+    misfits = functools.partial(misfit.is_seen, has_rivals)
     better = bent(run, q, seed, max_draws, misfits)
     if run.stopped():
         watcher.stage = watcher.begun

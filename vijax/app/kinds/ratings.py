@@ -19,6 +19,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.rating_columns import column_of
 from vijax.data.corpora.users import Users
 from vijax.data.reading.checks import DataError, Notes, fail, listed
+from vijax.data.schema.by_name import columns_by_name
 from vijax.data.tables.formats import Dialect, load_arrays
 from vijax.data.tables.table import Choice, Scaling, Table, table_of
 from vijax.data.tables.table_files import read_columns
@@ -78,7 +79,7 @@ def _read(section: RatingData, who: str, wanted: Sequence[str] | None = None) ->
             expected = f"the columns {listed(wanted)}, as in training"
             got = f"{listed(columns)}, without {listed(missing)}"
             raise fail(path, expected, got, "put the columns back; others beside them are not read")
-        columns = {column: columns[column] for column in (name, *wanted)}
+        columns = columns_by_name(columns, [name, *wanted])
     table = table_of(columns, Choice(group=name, missing=True), path, notes)
     assert table.origin is not None
     at = table.origin.rows.within

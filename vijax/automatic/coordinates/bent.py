@@ -28,7 +28,8 @@ from vijax.models.energies.bend import MOST_BENT, SKEWNESS, Bend
 ROUNDS = 2  # times that coordinates are bent
 FEWEST_DRAWS, A_VARIABLE = 256, 4  # draws by which skewness is known; or so many for each variable, if that is more
 SURE = 3.0  # standard errors from which on a skewness counts
-WORTH = 0.01  # nats that skewness must make, and that a bend must gain, to be worth a fit
+MUCH = 0.03  # nats that skewness must make to be worth a fit: with less a normal is close
+WORTH = 0.01  # nats that a bend must gain
 JUDGED = 512  # draws on which two bounds are compared
 
 
@@ -50,7 +51,7 @@ def bent(run: Run, q: Gaussian, seed: int, max_draws: int, misfits: Callable[[Ga
         if not within.affords(count + 2 * Sitting.size_of(target.dim)):
             break
         skewness = _skewness(target, q, count, [seed, 55, turn])
-        if (skewness**2).sum() / 12 < WORTH:
+        if (skewness**2).sum() / 12 < MUCH:
             break
         bend = _more(target.bend, q, skewness)
         there = target.within(target.reference, bend)
