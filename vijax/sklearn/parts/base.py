@@ -50,8 +50,11 @@ class VijaxEstimator(BaseEstimator):
         super().__init_subclass__(**kwargs)
         for name in WITH_ROWS:
             method = inspect.getattr_static(cls, name, None)
-            if inspect.isfunction(method):
-                setattr(cls, name, same_rows(method))
+            if not inspect.isfunction(method) or (checked := same_rows(method)) is method:
+                continue
+            if not method.__module__.startswith("vijax"):  # whose text has labels of other pages
+                checked.__doc__ = f"{name.capitalize()} of scikit-learn, for rows that are named as those of X."
+            setattr(cls, name, checked)
 
     def _check_settings(self) -> None:
         """Raises ValueError naming the setting that is outside its limit or choices."""
