@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 import pymc as pm
+from gallery_pymc import built, timed
 from numpyro.infer import MCMC, NUTS
 
 import vijax as vi
@@ -222,18 +221,6 @@ MODELS = {
 
 
 # --- comparison -------------------------------------------------------------------------------------------------------
-def built(of: Callable[[], None]) -> pm.Model:
-    with pm.Model() as model:
-        of()
-    return model
-
-
-def timed(run: Callable[[], Any]) -> tuple[Any, float]:
-    """What it returns, and the CPU seconds of this process and of those that it started."""
-    began = sum(os.times()[:4])
-    return run(), sum(os.times()[:4]) - began
-
-
 def by_nuts(model: pm.Model, reference: Any) -> tuple[dict[str, np.ndarray], float, int]:
     """Draws by name, the worst R-hat of coordinates, and the number of divergences."""
     with jax.enable_x64(True):

@@ -170,8 +170,8 @@ def _normal(node: Any) -> Parts:
 
 def _student(node: Any) -> Parts:
     df, loc, matrix = _parameters(node)
-    of = laws.multivariate_student
-    return Parts([df, loc, _factor(matrix)], lambda shape, *given: _of_vectors(of(*given), shape))
+    law = laws.multivariate_student
+    return Parts([df, loc, _factor(matrix)], lambda shape, *given: _of_vectors(law(*given), shape))
 
 
 def _factor(matrix: Any) -> Any:
@@ -237,8 +237,8 @@ def _field(node: Any) -> Parts | None:
 
 
 def _intrinsic_field(node: Any) -> Parts:
-    of = laws.intrinsic_field
-    return Parts(_parameters(node), lambda shape, *given: _of_vectors(of(*given), shape))
+    law = laws.intrinsic_field
+    return Parts(_parameters(node), lambda shape, *given: _of_vectors(law(*given), shape))
 
 
 VECTORS: dict[str, Callable[[Any], Parts | None]] = {

@@ -16,8 +16,8 @@ from vijax.extras import require_extra
 def minibatches(outputs: Sequence[Any]) -> set[Any]:
     """The nodes of `pymc.Minibatch` that these read."""
     is_one = require_extra("pymc.data", "pymc").MinibatchOp
-    found = require_extra("pytensor.graph.traversal", "pymc").ancestors(outputs)
-    return {x.owner for x in found if x.owner is not None and isinstance(x.owner.op, is_one)}
+    ancestors = require_extra("pytensor.graph.traversal", "pymc").ancestors(outputs)
+    return {x.owner for x in ancestors if x.owner is not None and isinstance(x.owner.op, is_one)}
 
 
 def program_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., list[Any]]:
@@ -42,24 +42,25 @@ def _with_constants(outputs: Sequence[Any]) -> list[Any]:
     """The outputs with data (`pymc.Data`) as constants."""
     tensor = require_extra("pytensor.tensor", "pymc")
     shared = require_extra("pytensor.compile.sharedvalue", "pymc").SharedVariable
-    found = require_extra("pytensor.graph.traversal", "pymc").graph_inputs(outputs)
-    known = {x: tensor.constant(x.get_value()) for x in found if isinstance(x, shared) and hasattr(x.type, "shape")}
-    return require_extra("pytensor.graph.replace", "pymc").clone_replace(list(outputs), known)
+    inputs = require_extra("pytensor.graph.traversal", "pymc").graph_inputs(outputs)
+    is_data = lambda x: isinstance(x, shared) and hasattr(x.type, "shape")
+    constants = {x: tensor.constant(x.get_value()) for x in inputs if is_data(x)}
+    return require_extra("pytensor.graph.replace", "pymc").clone_replace(list(outputs), constants)
 
 
 def _funcify() -> Callable[..., Any]:
     """PyTensor's translation to JAX. Its first import sets JAX's precision for the whole process, which is put back;
     in a thread of its own, where no `enable_x64` of the caller's holds."""
-    found = []
+    loaded: list[Callable[..., Any]] = []
 
     def load() -> None:
         was = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-        found.append(require_extra("pytensor.link.jax.dispatch", "pymc").jax_funcify)
+        loaded.append(require_extra("pytensor.link.jax.dispatch", "pymc").jax_funcify)
         jax.config.update("jax_enable_x64", was)
 
     thread = threading.Thread(target=load)
     thread.start()
     thread.join()
-    if not found:
+    if not loaded:
         require_extra("pytensor.link.jax.dispatch", "pymc")  # raises the error here
-    return found[0]
+    return loaded[0]

@@ -32,7 +32,7 @@ from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, Sitting
 from vijax.automatic.trust_region import fit as fit_normal
 from vijax.automatic.verdict import RARE, is_usable, verdict, with_mixture
-from vijax.automatic.widths import other_widths, share_of
+from vijax.automatic.widths import Width, other_widths, share_of
 from vijax.contract.model import Model
 from vijax.lbfgs import Mode
 from vijax.models.energies.shown_numbers import shown_numbers
@@ -65,21 +65,22 @@ def assessed(
     seed: int,
     normal: Gaussian | None = None,
     max_gradients: float = np.inf,
-    known: Sequence[Found] = (),
+    passed_over: Sequence[Found] = (),
     plain: float = np.inf,
 ) -> Report:
     """Reports the bound of q, how far its moments are off, the tail of its importance ratios, and the modes that the
     starts found. `normal` is the one from which a mixture began; it tells which modes are one. Normals at modes whose
-    weight is in doubt are fitted within the limit of gradients. `known` are modes that the normal did not describe: a
-    mixture of which nothing is there does not either, whatever is left of the gradients. `plain` is the bound of the
-    normal before its coordinates were bent: normals at other modes are held against it, not against a richer q."""
+    weight is in doubt are fitted within the limit of gradients. `passed_over` are modes that the normal did not
+    describe: a mixture of which nothing is there does not either, whatever is left of the gradients. `plain` is the
+    bound of the normal before its coordinates were bent: normals at other modes are held against it, not against a
+    richer q."""
     draws, ratios, log_q, rounding = _checked(target, q, seed)
     zero, gap, khat = distance(ratios, rounding)
     own = bound(ratios, SCRAMBLES)
     q = q._replace(ended=_ended(target, q, draws, ratios))
     least = min(own.value, plain, np.inf if normal is None else normal.elbo)
     away = [*rivals(q, searched, target), *_underrated(q, least, searched, target, seed, max_gradients)]
-    away += _apart([one for one in known if not _is_inside(q, one.mode, searched, target)], target, away)
+    away += _apart([one for one in passed_over if not _is_inside(q, one.mode, searched, target)], target, away)
     off = None
     if zero <= RARE and q.ended is not Ended.UNBOUNDED:
         wider = WIDER if target.num_rows < DEAR else 0
@@ -87,7 +88,10 @@ def assessed(
         off = _off(_of_part(found, draws, searched, away, target), model.log_density, target)
         if off is not None and len(draws) < CHECKS:  # so few because their weights are alike: these have no tail
             off = off._replace(khat=0.0, log_sd=off.log_sd._replace(khat=0.0))
-    others = _with_widths(_others(q, own.value, draws, searched, away, target), target, q, own.value, seed)
+    widths = _widths_of(target, q, own.value, seed)
+    others = _others(q, own.value, draws, searched, away, target)._replace(
+        widths=[(one.name(target), one.times) for one in widths], share_of_widths=share_of(widths, own.value)
+    )
     said = Report(
         own,
         _shown(model, normal or q, searched, target),
@@ -103,7 +107,8 @@ def assessed(
         off=off,
         others=others,
         rounding=rounding,
-        away=tuple(away),
+        away=away,
+        widths=widths,
     )
     return in_words(said, q)
 
@@ -124,13 +129,11 @@ def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
     return better, kept._replace(verdict=words, other=other.elbo, num_gradients=mixed.num_gradients)
 
 
-def _with_widths(others: Others, target: Target, q: Q, own: float, seed: int) -> Others:
-    """Returns what is beside q, with parts of other widths."""
-    if not np.isfinite(own) or target.num_rows >= DEAR or not q.is_full or q.ended is Ended.UNBOUNDED:
-        return others
-    widths = other_widths(target, q, own, seed)
-    called = [(one.name(target), one.times) for one in widths]
-    return others._replace(widths=called, share_of_widths=share_of(widths, own))
+def _widths_of(target: Target, q: Q, own: float, seed: int) -> list[Width]:
+    """Returns parts of other widths that q does not describe; none where they were not looked for: of many rows, of
+    independent normals, and where there is no bound."""
+    is_known = np.isfinite(own) and q.ended is not Ended.UNBOUNDED
+    return other_widths(target, q, own, seed) if is_known and q.is_full and target.num_rows < DEAR else []
 
 
 # --- bound and moments ------------------------------------------------------------------------------------------------

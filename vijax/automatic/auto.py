@@ -13,7 +13,7 @@ from vijax.arguments import Size, whole
 from vijax.automatic import by_steps, low_rank, many_groups, mixture, trust_region
 from vijax.automatic.assessment import assessed, compared, rivals
 from vijax.automatic.coordinates.bent import as_seen, bent
-from vijax.automatic.coordinates.hierarchies import learnt
+from vijax.automatic.coordinates.hierarchies import learnt, most_gradients
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
 from vijax.automatic.density_checks import Exchange, exchanges
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
@@ -24,7 +24,6 @@ from vijax.automatic.report import Ended, Report, as_fit, as_mixture
 from vijax.automatic.target import MANY_ROWS, Target
 from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, stage_of
 from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
-from vijax.automatic.widths import other_widths
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.constrain import real
 from vijax.contract.model import Model
@@ -45,8 +44,6 @@ NUM_STARTS, MAX_DRAWS = 16, 2048  # defaults of a log density
 FEWEST_GRADIENTS, A_VARIABLE = 3000, 250
 """The default limit of gradients; or so many for each variable of a full covariance, if that is more: with 40 it had
 not left its start, for nearly the same time."""
-LEARNING = 3500
-"""Gradients that learning coordinates of a hierarchy may take, by which the default limit is higher."""
 FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
 """Searches for modes may take this share of the gradients, or so many a start, if that is more: where there is no mode,
@@ -92,7 +89,8 @@ def auto(
       max_gradients: largest number of gradients in all for a log density: no step is taken that would need more, a
         mixture's included. Searches for modes may take a fifth of them, or 40 a start, the end of their last step not
         counted; ten first steps of independent normals, and passes over minibatches, are not cut short. None is 3,000,
-        or 250 a variable of a full covariance where that is more, and 3,500 besides for the coordinates of a hierarchy.
+        or 250 a variable of a full covariance where that is more, and besides for the coordinates of a hierarchy 2,500
+        and 1,056 for each of its levels.
         Where a mixture stops at this limit, `fit.verdict` says by how many nats its bound still rose in a thousand
         gradients.
       batch_size: groups at a step for a density with a `log_lik` of groups: passes over all of them begin at the mode,
@@ -163,12 +161,13 @@ def _of_density(
     check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL, density.hierarchy is not None)
     with interrupt_flag() as asked:
         if density.hierarchy is not None and size is None:
-            known = None if stage is None else stage.reference
+            reference = None if stage is None else stage.reference
+            learning = most_gradients(density.hierarchy)
             if max_gradients is None:
-                budget += LEARNING
-            if known is None:
-                known = learnt(target, density.hierarchy, seed, min(LEARNING, budget // 2), asked.is_set)
-            target = target.within(known)
+                budget += learning
+            if reference is None:
+                reference = learnt(target, density.hierarchy, seed, min(learning, budget // 2), asked.is_set)
+            target = target.within(reference)
         if target.dim <= MOST_FULL and size is None:
             target = target.within(target.reference, Bend.none(target.dim))  # one program serves bent coordinates too
         watcher = Watcher(asked, stage)
@@ -333,12 +332,13 @@ class _Done(NamedTuple):
     key: PRNGKeyArray  # of the fit
     plain: float = np.inf  # bound of the normal before its coordinates were bent
 
-    def report(self, q: Gaussian | Mixture, normal: Gaussian | None = None, known: Sequence[Found] = ()) -> Report:
-        """Reports on this normal, or on a mixture that began at it; `known` are modes that it did not describe."""
-        most = self.run.max_gradients
-        return assessed(
-            self.model, self.run.target, q, self.searched, keys.seed(self.key), normal, most, known, self.plain
-        )
+    def report(
+        self, q: Gaussian | Mixture, normal: Gaussian | None = None, passed_over: Sequence[Found] = ()
+    ) -> Report:
+        """Reports on this normal, or on a mixture that began at it; `passed_over` are modes that the normal did not
+        describe."""
+        limits = normal, self.run.max_gradients, passed_over, self.plain
+        return assessed(self.model, self.run.target, q, self.searched, keys.seed(self.key), *limits)
 
     def as_fit(self, report: Report | None = None) -> Fit:
         """Returns the normal as a fit."""
@@ -383,15 +383,13 @@ def _normal_or_mixture(done: _Done, misfit: Misfit) -> Fit:
     model, run, q, watcher, key = done.model, done.run, done.q, done.watcher, done.key
     said = done.report(q)
     others = [one.mode for one in said.away]
-    has_others = bool(others) or bool(said.others and said.others.widths)
+    has_others = bool(others) or bool(said.widths)
     if q.ended is Ended.INTERRUPTED or not said.usable or not misfit.is_worth(said, has_others):
         return done.as_fit(said)
     dim = run.target.dim
     if not run.affords(mixture.fewest_gradients(dim) + 2 * dim * len(others)):
         return done.as_fit(said._replace(verdict=f"{said.verdict} {NO_GRADIENTS_LEFT}"))
-    normals = [laplace(run.target, mode)[0] for mode in others]
-    if said.others and said.others.widths:
-        normals += [one.normal for one in other_widths(run.target, q, said.elbo.value, keys.seed(key))]
+    normals = [*(laplace(run.target, mode)[0] for mode in others), *(one.normal for one in said.widths)]
     mixed = mixture.fit(run, q, normals, keys.seed(key))
     if run.stopped():
         watcher.stage = watcher.begun  # a normal at its end is no place to go on from: it would take one step more

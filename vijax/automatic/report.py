@@ -180,6 +180,7 @@ class Report(NamedTuple):
       others: modes that q does not describe, and labels that may be exchanged.
       rounding: rounding of the log density, in nats, roughly.
       away: the modes that q does not describe, in the coordinates of the fit.
+      widths: the parts of other widths that q does not describe, in these coordinates too.
     """
 
     elbo: Estimate
@@ -200,6 +201,7 @@ class Report(NamedTuple):
     others: Others | None = None
     rounding: float = 0.0
     away: Sequence[Any] = ()
+    widths: Sequence[Any] = ()
 
     def __repr__(self) -> str:
         head = [f"bound {self.elbo} nats; gap {self.gap:.3g} nats; k-hat {self.khat:.2f}; {self.ended}"]

@@ -25,6 +25,7 @@ from vijax.models.energies.reference import Reference
 from vijax.tree import on_device
 from vijax.xla.compiler import kept, step_jit, training_jit
 
+GRADIENTS_OF_CURVATURE = 3  # that a gradient with a Hessian times a vector costs
 MOVED = 64  # calls' points that are moved between coordinates at once
 MOST_NUMBERS = 1 << 22  # numbers of the points at which a prior is evaluated in one call
 AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
@@ -106,8 +107,8 @@ class Target:
         self, z: Float[np.ndarray, "points D"], v: Float[np.ndarray, "points D"]
     ) -> tuple[Float[np.ndarray, "points D"], Float[np.ndarray, "points D"]]:
         """Returns gradients of the log density less the laws of the variables that are their own coordinates, and
-        Hessians times vectors; three gradients for each point."""
-        self.num_gradients += 3 * len(z)
+        Hessians times vectors; each point counts as `GRADIENTS_OF_CURVATURE` gradients."""
+        self.num_gradients += GRADIENTS_OF_CURVATURE * len(z)
         program = kept(self._model, _less_laws, lambda model: step_jit(_less_laws(model)))
         pairs = zip(_in_turn(z, AT_ONCE), _in_turn(v, AT_ONCE), strict=True)
         parts = [program(self._data, *some) for some in pairs]

@@ -69,8 +69,8 @@ def other_widths(target: Target, q: Gaussian | Mixture, own: float, seed: int) -
     for part in parts:
         look = _Look(target, part, seed)
         for one in look.widths(own - NEAR):
-            known = one.coordinate in best and best[one.coordinate].elbo >= one.elbo
-            if not known and _is_beyond(target, q, one.normal, look.noise, own):
+            is_lower = one.coordinate in best and best[one.coordinate].elbo >= one.elbo
+            if not is_lower and _is_beyond(target, q, one.normal, look.noise, own):
                 best[one.coordinate] = one
     return sorted(best.values(), key=lambda one: -one.elbo)
 
@@ -100,14 +100,14 @@ class _Look:
         """Returns the widths at which the bound rises again, to at least so much."""
         dim = self._target.dim
         each: list[int | None] = [None, *range(dim)] if 1 < dim <= MOST_SCALED else [None]
-        found = []
+        widths = []
         for times in (TIMES, 1 / TIMES):
             bounds = self._bounds(each, np.concatenate([[1.0], times]))
             for coordinate, row in zip(each, bounds, strict=True):
                 place = _that_rises(row)
                 if place is not None and row[place] > least - ROUGH:
-                    found.append(self._refined(coordinate, float(times[place - 1])))
-        return [one for one in found if one.elbo > least]
+                    widths.append(self._refined(coordinate, float(times[place - 1])))
+        return [one for one in widths if one.elbo > least]
 
     def _refined(self, coordinate: int | None, times: float) -> Width:
         """Returns the width nearby whose bound is highest."""

@@ -215,8 +215,7 @@ class CorrelatedTopicModel(TopicEstimator):
 
     Shares are found by draws that depend on the words of a document alone. Those of `transform` have a standard
     deviation of up to .01 by these draws, and are up to .02 from their exact means under the fitted topics (60 short
-    documents, three topics). With more draws there is less of the first: `vijax.ctm` with
-    `estep=vijax.estep.proximal_gradient(vijax.expectation.vector_monte_carlo(256), refine=64)`.
+    documents, three topics).
 
     >>> X = np.array([[3, 1, 0, 0], [2, 2, 0, 0], [0, 0, 2, 3], [0, 0, 4, 1]])
     >>> CorrelatedTopicModel(n_components=2, random_state=0).fit(X).topic_correlation_.shape

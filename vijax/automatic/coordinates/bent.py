@@ -31,6 +31,7 @@ SURE = 3.0  # standard errors from which on a skewness counts
 MUCH = 0.03  # nats that skewness must make to be worth a fit: with less a normal is close
 WORTH = 0.01  # nats that a bend must gain
 JUDGED = 512  # draws on which two bounds are compared
+STEP = 0.1  # standard deviations at a mode by which coordinates are moved, to see how much wider they are
 
 
 class Bent(NamedTuple):
@@ -51,6 +52,7 @@ def bent(run: Run, q: Gaussian, seed: int, max_draws: int, misfits: Callable[[Ga
         if not within.affords(count + 2 * Sitting.size_of(target.dim)):
             break
         skewness = _skewness(target, q, count, [seed, 55, turn])
+        run.target.num_gradients = target.num_gradients
         if (skewness**2).sum() / 12 < MUCH:
             break
         bend = _more(target.bend, q, skewness)
@@ -58,8 +60,10 @@ def bent(run: Run, q: Gaussian, seed: int, max_draws: int, misfits: Callable[[Ga
         begin = Gaussian(q.mean, q.scale, q.elbo)
         then = fit_normal(within._replace(target=there), Sitting.begin(begin), seed, max_draws, misfits=misfits)
         run.target.num_gradients = there.num_gradients
-        if then.ended in (Ended.INTERRUPTED, Ended.UNBOUNDED):
+        if then.ended is Ended.INTERRUPTED:
             return None
+        if then.ended is Ended.UNBOUNDED:
+            break
         noise = noise_of(JUDGED, target.dim, [seed, 56, turn])
         if rough_bound(there, then, noise) < rough_bound(target, q, noise) + WORTH:
             break
@@ -74,9 +78,7 @@ def _skewness(target: Target, q: Gaussian, count: int, seed: list[int]) -> Float
     """Returns the third cumulant of each standardised coordinate; zero where it is not known."""
     x = q.at(noise_of(count, target.dim, seed))
     values, slopes = target.slopes(x)
-    known = np.isfinite(values)
-    x, slopes = x[known], slopes[known]
-    if len(x) < count:
+    if not np.isfinite(values).all():
         return np.zeros(target.dim)
     covariance = q.scale @ q.scale.T
     z = (x - q.mean) / q.sds
@@ -88,12 +90,12 @@ def _skewness(target: Target, q: Gaussian, count: int, seed: list[int]) -> Float
 
 def _more(bend: Bend | None, q: Gaussian, skewness: Float[np.ndarray, " D"]) -> Bend:
     """Returns a bend about the means of q, with so much more skewness."""
-    before = np.zeros_like(skewness) if bend is None else np.asarray(bend.amount, np.float64)
-    is_first = bend is None or not before.any()
-    amount = np.clip(before + skewness / SKEWNESS, -MOST_BENT, MOST_BENT)
+    before = Bend.none(len(skewness)) if bend is None else bend
+    if not np.any(before.amount):
+        before = before._replace(center=q.mean, width=q.sds)
+    amount = np.clip(before.amount + skewness / SKEWNESS, -MOST_BENT, MOST_BENT)
     dtype = Bend.none(1).amount.dtype
-    parts = (q.mean, q.sds, amount) if is_first else (bend.center, bend.width, amount)  # type: ignore[union-attr]
-    return Bend(*(np.asarray(part, dtype) for part in parts))
+    return Bend(*(np.asarray(part, dtype) for part in before._replace(amount=amount)))
 
 
 def as_seen(searched: Searched, before: Target, now: Target) -> Searched:
@@ -103,12 +105,8 @@ def as_seen(searched: Searched, before: Target, now: Target) -> Searched:
     at = now.coordinates(before.free(x))
     beside = now.coordinates(before.free(x + STEP * np.stack([mode.sds for mode in modes])))
     values = now.values(at)
-    found = [
+    moved = [
         one._replace(mode=one.mode._replace(x=place, value=float(value), sds=np.abs(other - place) / STEP))
         for one, place, value, other in zip(searched.found, at, values, beside, strict=True)
     ]
-    return searched._replace(found=found)
-
-
-STEP = 0.1
-"""Standard deviations at a mode by which coordinates are moved, to see how much wider they are."""
+    return searched._replace(found=moved)

@@ -24,10 +24,10 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.coordinates.trends import with_trends
+from vijax.automatic.coordinates.trends import gradients_of_trends, with_trends
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
 from vijax.automatic.gaussian import noise_of
-from vijax.automatic.target import Target
+from vijax.automatic.target import GRADIENTS_OF_CURVATURE, Target
 from vijax.lbfgs import Mode
 from vijax.models.energies.coordinates import Hierarchy
 from vijax.models.energies.reference import Reference
@@ -36,7 +36,15 @@ TURNS = 3  # fits of independent normals, after each of which there are new coor
 STEPS, DRAWS = 40, 16  # steps of such a fit, and its fixed draws
 SEEN = 64  # draws at which slopes and curvatures are computed
 MIDDLE = 0.3  # standard deviation at the first start, in the middle of where searches begin
+TRIES = 1.3  # sets of draws that a step of the fit evaluates, about: lines are searched
 WIDEST = 1e12  # largest information, in units of the coordinates
+
+
+def most_gradients(hierarchy: Hierarchy) -> int:
+    """Returns the number of gradients that learning takes, about."""
+    levels = len(hierarchy.levels)
+    turn = int(TRIES * STEPS * DRAWS) + levels * GRADIENTS_OF_CURVATURE * SEEN
+    return TURNS * turn + levels * gradients_of_trends(SEEN)
 
 
 def learnt(
@@ -44,7 +52,8 @@ def learnt(
 ) -> Reference:
     """Returns the coordinates in which a density is nearest to independent normals, roughly.
 
-    The gradients that it takes are counted by the target; no turn begins, and no step is taken, beyond their limit.
+    The gradients that it takes are counted by the target. No turn begins, no step is taken, and no trends are learnt,
+    beyond their limit.
     """
     dim = target.dim
     reference = Reference.without_data(dim)
@@ -63,7 +72,8 @@ def learnt(
             break
         reference, slopes = _seen_by(target, hierarchy, reference, draws, [seed, 31, turn])
         start = _start_in(target.within(reference), draws)
-        if turn == TURNS - 1 and not is_over():
+        more = len(hierarchy.levels) * gradients_of_trends(len(draws))
+        if turn == TURNS - 1 and not stopped() and target.num_gradients + more <= max_gradients:
             reference = with_trends(target, hierarchy, reference, draws, slopes, seed)
     return reference
 
@@ -90,11 +100,11 @@ def _seen_by(
         slopes, pushed = mixed.less_laws(mixed.coordinates(draws), np.where(mask, signs, 0.0))
         target.num_gradients = mixed.num_gradients
         all_slopes[:, mask] = slopes[:, mask]
-        known = np.isfinite(slopes).all(1) & np.isfinite(pushed).all(1)
-        if not known.any():
+        is_finite = np.isfinite(slopes).all(1) & np.isfinite(pushed).all(1)
+        if not is_finite.any():
             continue
-        information = np.clip(-(signs * pushed)[known].mean(0), 0.0, WIDEST)
-        linear = slopes[known].mean(0) + information * draws[known].mean(0)
+        information = np.clip(-(signs * pushed)[is_finite].mean(0), 0.0, WIDEST)
+        linear = slopes[is_finite].mean(0) + information * draws[is_finite].mean(0)
         reference = reference._replace(
             linear=np.where(mask, linear, reference.linear).astype(reference.linear.dtype),
             information=np.where(mask, information, reference.information).astype(reference.information.dtype),

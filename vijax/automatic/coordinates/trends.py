@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.target import Target
+from vijax.automatic.target import GRADIENTS_OF_CURVATURE, Target
 from vijax.models.energies.coordinates import Hierarchy
 from vijax.models.energies.reference import LARGEST_GROWTH, NUM_DRIVERS, Reference, Trends
 
@@ -40,6 +40,10 @@ class _Seen(NamedTuple):
     def linear(self) -> Float[np.ndarray, "draws D"]:
         """h."""
         return self.slopes + self.information * self.place
+
+    def of(self, rows: np.ndarray) -> _Seen:
+        """What they say of some coordinates."""
+        return _Seen(self.place[rows], self.slopes[:, rows], self.curvatures[:, :, rows], self.skew[rows])
 
     def is_alone(self) -> np.ndarray:
         """Tells for which coordinates J is known, because it does not depend on the signs, and is positive."""
@@ -72,6 +76,11 @@ class _Parts(NamedTuple):
         return _Parts(*joined)
 
 
+def gradients_of_trends(draws: int) -> int:
+    """Returns the number of gradients that the trends of one level take."""
+    return GRADIENTS_OF_CURVATURE * (2 * draws + 2 * min(BESIDE, draws))
+
+
 def with_trends(
     target: Target,
     hierarchy: Hierarchy,
@@ -98,15 +107,12 @@ def with_trends(
         is_alone = seen.is_alone()
         for name in level:
             rows = np.arange(target.dim)[hierarchy.places[name][1]]
-            for trends, some in ((_own_trends, is_alone), (_shared_trends, ~is_alone)):
-                chosen = rows[(some & moves)[rows]]
-                at = seen.linear[:, chosen], seen.information[:, chosen]
-                made = trends(*at, information[chosen], moved) if len(chosen) else None
+            for trends_of, mask in ((_own_trends, is_alone), (_shared_trends, ~is_alone)):
+                own = rows[(mask & moves)[rows]]
+                made = trends_of(seen.of(own), information[own], moved) if len(own) else None
                 if made is not None:
-                    if trends is _own_trends:
-                        made = made._replace(skew=seen.skew[chosen])
-                    fitting = _in_the_mean(made, information[chosen], slopes[:, chosen], draws[:, chosen], moved)
-                    parts = parts.with_those_of(chosen, fitting)
+                    fitting = _in_the_mean(made, information[own], slopes[:, own], draws[:, own], moved)
+                    parts = parts.with_those_of(own, fitting)
     return _as_reference(parts, reference, others, center, sds)
 
 
@@ -125,23 +131,21 @@ def _in_the_mean(
     return parts._replace(linear=parts.linear + (slopes + j * x - h).mean(0))
 
 
-def _own_trends(
-    linear: np.ndarray, information: np.ndarray, learnt: np.ndarray, moved: Float[np.ndarray, "draws others"]
-) -> _Parts:
+def _own_trends(seen: _Seen, learnt: Float[np.ndarray, " n"], moved: Float[np.ndarray, "draws others"]) -> _Parts:
     """Returns parts of coordinates whose h and J are known at each draw: J = A + B exp(growth t), and h is a constant
     and B exp(growth t) times an affine function."""
+    information = seen.information
     fixed, growth, constant = _floor_and_growth(information, moved)
-    moving = information - fixed
     # Least squares for h of each coordinate, in units of the posterior's standard deviations.
-    design = np.concatenate([np.ones_like(moved[:, :1]), moved], 1)
-    weighted = moving.T[:, :, None] * design
-    design = np.concatenate([np.ones_like(weighted[:, :, :1]), weighted], 2) / np.sqrt(information).T[:, :, None]
-    design[:, :, 0] *= (fixed > 0)[:, None]  # without a fixed part of J there is none of h
-    target = (linear / np.sqrt(information)).T
-    found = np.stack([np.linalg.lstsq(a, b, rcond=1e-10)[0] for a, b in zip(design, target, strict=True)])
-    information_moving = np.exp(constant)
-    zeros = np.zeros_like(fixed)
-    return _Parts(found[:, 0], fixed, information_moving * found[:, 1], information_moving, growth, found[:, 2:], zeros)
+    affine = np.concatenate([np.ones_like(moved[:, :1]), moved], 1)
+    moving = (information - fixed).T[:, :, None] * affine
+    constants = np.broadcast_to((fixed > 0)[:, None, None], moving[:, :, :1].shape)  # no part of h without one of J
+    design = np.concatenate([constants, moving], 2) / np.sqrt(information).T[:, :, None]
+    target = (seen.linear / np.sqrt(information)).T
+    fitted = np.stack([np.linalg.lstsq(a, b, rcond=1e-10)[0] for a, b in zip(design, target, strict=True)])
+    moving_information = np.exp(constant)
+    moving_linear = moving_information * fitted[:, 1]
+    return _Parts(fitted[:, 0], fixed, moving_linear, moving_information, growth, fitted[:, 2:], seen.skew)
 
 
 FLOORS = 1 - np.geomspace(1, 1e-3, 40)
@@ -168,17 +172,18 @@ def _floor_and_growth(
 
 
 def _shared_trends(
-    linear: np.ndarray, information: np.ndarray, learnt: np.ndarray, moved: Float[np.ndarray, "draws others"]
+    seen: _Seen, learnt: Float[np.ndarray, " n"], moved: Float[np.ndarray, "draws others"]
 ) -> _Parts | None:
-    """Returns parts of coordinates that depend on each other: they share one growth of J, and h / J stays."""
-    shared = (information / learnt).mean(1)
+    """Returns parts of coordinates that depend on each other: they share one growth of J, beside the J that was learnt,
+    and h / J stays. None where their curvatures have no sign in common."""
+    shared = (seen.information / learnt).mean(1)
     if not (shared > 0).all():
         return None
     design = np.concatenate([np.ones((len(moved), 1)), moved], 1)
     growth = np.linalg.lstsq(design, np.log(shared), rcond=None)[0][1:]
-    zeros = np.zeros_like(learnt)
-    h = linear.mean(0)
-    return _Parts(zeros, zeros, h, learnt, np.tile(growth, (len(h), 1)), np.zeros((len(h), len(growth))), zeros)
+    none = np.zeros_like(learnt)
+    each = len(learnt), len(growth)
+    return _Parts(none, none, seen.linear.mean(0), learnt, np.broadcast_to(growth, each), np.zeros(each), none)
 
 
 def _that_move(hierarchy: Hierarchy) -> np.ndarray:

@@ -24,7 +24,7 @@ class Preamble(NamedTuple):
     Attributes:
       number: how many they are.
       separator: the letter that is declared to divide cells; None where none is.
-      comments: the last comment without its sign, and its line; None where there is none.
+      comment: the last comment without its sign, and its line; None where there is none.
     """
 
     number: int

@@ -7,6 +7,7 @@ because data as counts are skewed.
 from __future__ import annotations
 
 import abc
+import functools
 from typing import NamedTuple
 
 import jax
@@ -84,7 +85,7 @@ class Dependent(ConditionalLaw):
         size = loc.shape[-1]
         self._loc = loc
         self._scale = scale = jnp.broadcast_to(jnp.asarray(law.scale, loc.dtype), (*loc.shape, size))
-        inner = jnp.eye(size, dtype=loc.dtype) + _turned(scale) @ (said.information[..., None] * scale)
+        inner = jnp.eye(size, dtype=loc.dtype) + _product(_turned(scale), said.information[..., None] * scale)
         self._root = jnp.linalg.cholesky(inner)
         pull = _times(_turned(scale), said.linear - said.information * loc)
         self._center = loc + _times(scale, jax.scipy.linalg.cho_solve((self._root, True), pull[..., None])[..., 0])
@@ -109,7 +110,10 @@ def _turned(matrix: Float[Array, "*shape n n"]) -> Float[Array, "*shape n n"]:
 
 
 def _times(matrix: Float[Array, "*shape n n"], x: Float[Array, "*shape n"]) -> Float[Array, "*shape n"]:
-    return (matrix @ x[..., None])[..., 0]
+    return _product(matrix, x[..., None])[..., 0]
+
+
+_product = functools.partial(jnp.matmul, precision="highest")
 
 
 def _logs_of_diagonal(factor: Float[Array, "*shape n n"]) -> Float[Array, "*shape n"]:
