@@ -1,5 +1,6 @@
 """Runs on data at addresses, and on tables of which a part is held."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from vijax.app.rows.doc_topics import read_doc_topics
 from vijax.app.runs import results
 from vijax.app.settings.config import LISTINGS
 from vijax.data import prepare
+from vijax.data.corpora.corpus import Corpus
 from vijax.data.streams import rows as rows_module
 
 pytest.importorskip("tyro")
@@ -211,3 +213,16 @@ def test_models_that_need_all_rows_say_why(table, tmp_path, capsys, model, setti
     found = capsys.readouterr().err
     assert said in found
     assert "set data.sample=600" in found
+
+
+def kinds_of(kind):
+    return [kind, *(below for sub in kind.__subclasses__() for below in kinds_of(sub))]
+
+
+@pytest.mark.parametrize("kind", kinds_of(Corpus))
+def test_rows_made_from_others_need_no_more_than_words(kind):
+    """What a class of corpora adds is left behind where its words are selected: the fields are those of a corpus."""
+    plain = kind.plain_kind.fget(None)
+    assert {field.name for field in dataclasses.fields(plain)} == {field.name for field in dataclasses.fields(Corpus)}
+    assert plain.wording is kind.wording
+    assert plain.may_be_empty is kind.may_be_empty

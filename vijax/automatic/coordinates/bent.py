@@ -28,8 +28,8 @@ from vijax.models.energies.bend import MOST_BENT, SKEWNESS, Bend
 ROUNDS = 2  # times that coordinates are bent
 FEWEST_DRAWS, A_VARIABLE = 256, 4  # draws by which skewness is known; or so many for each variable, if that is more
 SURE = 3.0  # standard errors from which on a skewness counts
-MUCH = 0.03  # nats that skewness must make to be worth a fit: with less a normal is close
-WORTH = 0.01  # nats that a bend must gain
+MUCH = 0.03  # nats that skewness must make to be worth a first bend: with less a normal is close
+WORTH = 0.01  # nats that it must make to be worth another one, and that any must gain
 JUDGED = 512  # draws on which two bounds are compared
 STEP = 0.1  # standard deviations at a mode by which coordinates are moved, to see how much wider they are
 
@@ -53,7 +53,7 @@ def bent(run: Run, q: Gaussian, seed: int, max_draws: int, misfits: Callable[[Ga
             break
         skewness = _skewness(target, q, count, [seed, 55, turn])
         run.target.num_gradients = target.num_gradients
-        if (skewness**2).sum() / 12 < MUCH:
+        if (skewness**2).sum() / 12 < (MUCH if best is None else WORTH):
             break
         bend = _more(target.bend, q, skewness)
         there = target.within(target.reference, bend)

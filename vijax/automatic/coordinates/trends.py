@@ -24,7 +24,7 @@ SMALL = 1e-3  # a combination of others that moves less than this is none
 
 
 class _Seen(NamedTuple):
-    """What the data say of coordinates while the variables without a law move, over draws."""
+    """The information of data on coordinates while the variables without a law move, over draws."""
 
     place: Float[np.ndarray, " D"]  # of the coordinates themselves
     slopes: Float[np.ndarray, "draws D"]

@@ -167,6 +167,11 @@ class Corpus:
         return f"{type(self).__name__}({', '.join(f'{size:,} {name}' for size, name in sizes)})"
 
     # --- parts ------------------------------------------------------------------------------------------------
+    @property
+    def plain_kind(self) -> type[Corpus]:
+        """The class of rows made from these, without the fields that a subclass adds."""
+        return Corpus
+
     def __getitem__(self, rows: Any) -> Corpus:
         """The documents `rows` (a slice, ids or a mask), in that order, in memory."""
         rows = np.atleast_1d(np.arange(self.num_documents)[rows])

@@ -33,7 +33,7 @@ def select_words(corpus: Corpus, words: Int[np.ndarray, " kept"]) -> Corpus:
     new_id = np.full(corpus.vocab_size, -1, np.int32)
     new_id[words] = np.arange(len(words), dtype=np.int32)
     vocabulary = None if corpus.vocabulary is None else tuple(corpus.vocabulary[word] for word in words.tolist())
-    changed = relabel(corpus, new_id, CorpusBuilder(kind=type(corpus))).finish(vocabulary, len(words))
+    changed = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind)).finish(vocabulary, len(words))
     return _with_strings(changed, corpus)
 
 
@@ -50,7 +50,7 @@ def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
     if corpus.vocabulary is None:
         raise fail("corpus.vocabulary", "words", "None", "read the corpus with its vocabulary")
     new_id = ids_in(corpus.vocabulary, vocabulary, corpus.wording, may_share_none=corpus.num_tokens == 0)
-    changed = relabel(corpus, new_id, CorpusBuilder(kind=type(corpus))).finish(tuple(vocabulary))
+    changed = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind)).finish(tuple(vocabulary))
     changed = _with_strings(changed, corpus)
     lost = corpus.num_tokens - changed.num_tokens
     note = f"{lost:,} of {corpus.num_tokens:,} {corpus.wording.left_out}"
@@ -117,7 +117,7 @@ def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
 
 def _written(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
     """Writes the documents `rows`, some hundred thousand pairs at a time, with their words numbered again."""
-    builder, number = CorpusBuilder(folder, type(corpus)), np.cumsum(seen) - 1
+    builder, number = CorpusBuilder(folder, corpus.plain_kind), np.cumsum(seen) - 1
     builder.language = corpus.language
     for note in lasting_notes(corpus):
         builder.notes.add(note)

@@ -27,6 +27,11 @@ class Users(Corpus):
     wording: ClassVar[Wording] = OF_USERS
     may_be_empty: ClassVar[bool] = True
 
+    @property
+    def plain_kind(self) -> type[Corpus]:
+        """`Users`, of whom all may be empty."""
+        return Users
+
 
 def users_as_given(users: Any) -> Any:
     """Rows of counts, dense or sparse, as `Users`; anything else as it is."""

@@ -1,4 +1,5 @@
-"""What the data say of variables whose law depends on others: a normal for each coordinate, and what it moves with."""
+"""The information of data on variables whose law depends on others: a normal for each coordinate, and what it moves
+with."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ class Trends(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What the data say of coordinates x at values of other variables: about h x - J x^2 / 2 + s J (x - c)^3 / 6, c
-    being the middle."""
+    """The information of data on coordinates x at values of other variables: about h x - J x^2 / 2 + s J (x - c)^3 / 6,
+    c being the middle."""
 
     linear: Float[Array, " D"]  # h
     information: Float[Array, " D"]  # J
@@ -84,7 +85,7 @@ class Reference(NamedTuple):
         return cls.fixed(np.zeros(dim), np.full(dim, np.inf))
 
     def given(self, x: Float[Array, " D"]) -> Said:
-        """What the data say at values of the variables without a law; other entries of x are not read."""
+        """The information of data at values of the variables without a law; other entries of x are not read."""
         linear, information = self.trends.given(x)
         fixed = jnp.where(jnp.isinf(self.information), 0.0, self.information)
         return Said(jnp.asarray(self.linear + linear), fixed + information, jnp.asarray(self.skew))
