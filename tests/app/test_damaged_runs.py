@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 import vijax as vi
 from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
-from vijax.app.runs.run_folder import read_json
+from vijax.app.runs.run_folder import read_json, read_run_config
 
 DAMAGES = {
     "gone": lambda whole: None,
@@ -103,6 +103,28 @@ def test_what_an_error_says_of_a_damaged_file_mends_it(rows, name, kind, tmp_pat
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_also_of_documents_and_of_a_run_at_its_end(documents, name, kind, tmp_path, capsys, monkeypatch):
     check_that_it_can_be_mended(damage(documents, name, kind, tmp_path), capsys, monkeypatch)
+
+
+def one_character_changed(whole: bytes) -> bytes:
+    """Another text of the same form: the last digit or letter is another one."""
+    place = max(i for i, byte in enumerate(whole) if bytes([byte]).isalnum())
+    return whole[:place] + (b"7" if whole[place : place + 1] != b"7" else b"8") + whole[place + 1 :]
+
+
+@pytest.mark.parametrize(("which", "name"), [("rows", "columns.json"), ("documents", "vocabulary.txt")])
+def test_one_character_is_damage(which, name, tmp_path, request, capsys):
+    """It would be another scale, or another word, without a word about it."""
+    copy = shutil.copytree(request.getfixturevalue(which), tmp_path / "run")
+    before = (copy / name).read_bytes()
+    (copy / name).write_bytes(one_character_changed(before))
+    data, out = read_run_config(copy).data.path, str(tmp_path / "out.csv")
+    of_new_data = ["transform", str(copy), "--data", data, "--out", out]
+    assert main(of_new_data) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert f"{name}: damaged: it is not as the run wrote it" in said
+    assert follow(said)
+    assert (copy / name).read_bytes() == before
+    assert main(of_new_data) == 0
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
