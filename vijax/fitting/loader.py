@@ -28,6 +28,7 @@ from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
 from vijax.data.streams.rows import Rows
 from vijax.data.streams.stream import stream_loader
+from vijax.predict.named_columns import Names, names_of
 
 
 class Loader(Protocol):
@@ -69,6 +70,7 @@ class ArrayLoader(Shared):
     is_fixed: bool = False  # the same batches in every pass, in another order
     kinds: tuple[intake.Kind, ...] | None = None  # conversions of the arrays; None: they stay as they are
     share: Share | None = None  # what this process reads of each batch; None: all of it
+    leaf_columns: Names | None = None  # the names of the columns of each array; None: no table is among them
 
     @property
     def num_groups(self) -> int:
@@ -247,7 +249,7 @@ def as_loader(
     data = model.form.given if data is None else data
     if hasattr(data, "batches"):
         return data if hasattr(data, "steps_per_epoch") else _of_stream(data, model)
-    data = adopted(data)
+    given, data = data, adopted(data)
     if model.form.documents is not None:
         corpus = _documents(data, model.form.documents)
         _check_batch_size(batch_size, corpus.num_documents)
@@ -278,7 +280,8 @@ def as_loader(
     size = _size_of_parts(total, num_parts, batch_size)
     # Locals that are carried from step to step have a row for each group of the batch, and no padding.
     whole = total if model.locals.carried else padded_size(total)
-    return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None, kinds=tuple(kinds))
+    is_fixed, names = num_parts is not None, names_of(given)
+    return ArrayLoader(data, size or whole, seed, is_fixed=is_fixed, kinds=tuple(kinds), leaf_columns=names)
 
 
 def _of_stream(source: Any, model: Model) -> Loader:
@@ -381,6 +384,16 @@ def words_of(loader: Any) -> tuple[str, ...] | None:
         words = getattr(loader, "vocabulary", None)
         if words is not None:
             return tuple(words)
+        loader = getattr(loader, "inner", None)
+    return None
+
+
+def columns_of(loader: Any) -> Names | None:
+    """The names of the columns of a loader's tables, or of one that is wrapped; None where no table is known."""
+    while loader is not None:
+        names = getattr(loader, "leaf_columns", None)
+        if names is not None:
+            return names if any(own is not None for own in names) else None
         loader = getattr(loader, "inner", None)
     return None
 
