@@ -12,6 +12,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax import constrain
 from vijax.adapters.found import Found, free_variables, interval_of
+from vijax.adapters.made_again import once
 from vijax.adapters.numpyro_data import check_missing_as_unknown, check_observed, missing_in, require_run
 from vijax.adapters.numpyro_laws import levels_of, walk_of
 from vijax.checks import require
@@ -75,15 +76,21 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     check_observed(runs, missing)
     _check_some_continuous(runs[0])
     variables = free_variables("model", [continuous(sites) for sites in runs])
+    values = {name: runs[0][name]["value"] for name in variables}
+    # Of two ways of writing one density each has its own levels.
+    facts = variables, [(name, site["type"], type(site.get("fn")).__name__) for name, site in runs[0].items()]
     if discrete(runs[0]):
         check_enumerable(runs[0])
-        return density(variables, _summed(bound, runs[0]))
-    made = density(variables, _plain(bound), derived=_derived(bound, deterministic(runs[0])))
-    made = with_prior(made, _prior(bound, list(variables)))
-    names = list(latent(runs[0]))
-    values = {name: runs[0][name]["value"] for name in names}
-    levels = levels_of(lambda moved: _sites_at(bound, {**values, **moved}), runs, names)
-    return with_hierarchy(made, walk_of(bound, levels), levels) if levels else made
+        summed = _summed(bound, runs[0])
+        return once(summed, [], values, facts, lambda: density(variables, summed))
+    joint, derived, prior = _plain(bound), _derived(bound, deterministic(runs[0])), _prior(bound, list(variables))
+
+    def make() -> Model:
+        made = with_prior(density(variables, joint, derived=derived), prior)
+        levels = levels_of(lambda moved: _sites_at(bound, {**values, **moved}), runs, list(latent(runs[0])))
+        return with_hierarchy(made, walk_of(bound, levels), levels) if levels else made
+
+    return once(joint, [prior, derived], values, facts, make)
 
 
 def _sites_at(model: Callable[[], Any], values: Values) -> Sites:

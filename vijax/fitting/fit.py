@@ -223,7 +223,7 @@ def fit(
         is_new = state is None
         begin = begun if is_new else functools.partial(gone_on, state=state)
         state = begin(runs, loader, key_init, tree.as_arrays(points), more)
-        if is_new and restarts > 1 and not spec.draws:
+        if is_new and not spec.draws:
             warn_of_equal_starts(state)
         is_noisy = loader.steps_per_epoch > 1 or spec.draws
         window = window_of(loader.steps_per_epoch) if is_noisy else 0

@@ -98,8 +98,10 @@ def best_state(state: State | Many) -> State:
     return _run(state.states, best(state)) if isinstance(state, Many) else state
 
 
-def warn_of_equal_starts(state: Many) -> None:
-    """Warns where all runs begin at the same place: without randomness in the steps they are one run."""
+def warn_of_equal_starts(state: State | Many) -> None:
+    """Warns where all of several runs begin at the same place: without randomness in the steps they are one run."""
+    if not isinstance(state, Many):
+        return
     leaves = jax.tree.leaves((state.states.posterior, state.states.local))
     if any(leaf.size > MOST_COMPARED for leaf in leaves):
         return
