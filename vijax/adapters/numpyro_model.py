@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax import constrain
@@ -63,7 +63,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     2.5
     """
     require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
-    bound = functools.partial(model, *args, **kwargs)
+    bound = _in_each_precision(model, args, kwargs)
     missing = missing_in(model, args, kwargs)
     try:
         runs = [run(bound, jax.random.key(i)) for i in range(RUNS)]
@@ -91,6 +91,22 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         return with_hierarchy(made, walk_of(bound, levels), levels) if levels else made
 
     return once(joint, [prior, derived], values, facts, make)
+
+
+def _in_each_precision(model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+    """The model with its arguments; in each precision with arrays of its own, for JAX takes an array of NumPy that it
+    has read in float32 for one of float32 ever after."""
+    first = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    given = {first: (args, kwargs)}
+
+    def bound() -> Any:
+        now = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        if now not in given:
+            given[now] = jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs))
+        own_args, own_kwargs = given[now]
+        return model(*own_args, **own_kwargs)
+
+    return bound
 
 
 def _sites_at(model: Callable[[], Any], values: Values) -> Sites:
