@@ -154,3 +154,20 @@ def test_settings_that_are_no_toml_are_left_to_their_user(rows, tmp_path):
     before = (copy / "config.toml").read_bytes()
     assert main(["resume", str(copy)]) == 2
     assert (copy / "config.toml").read_bytes() == before
+
+
+@pytest.mark.parametrize("change", ["unit", "place"])
+def test_columns_in_another_unit_are_other_data(rows, change, capsys):
+    """Standardised they are the same numbers: the run went on, with other results."""
+    path = Path(read_run_config(rows).data.path)
+    before = path.read_text()
+    header, *lines = before.splitlines()
+    turned = {"unit": lambda x: 4 * x, "place": lambda x: x + 1}[change]
+    cells = [[float(cell) for cell in line.split(",")] for line in lines]
+    try:
+        path.write_text("\n".join([header, *(f"{turned(a)!r},{b!r}" for a, b in cells)]) + "\n")
+        assert main(["resume", str(rows)]) == 2
+    finally:
+        path.write_text(before)
+    assert "the data are not those the run began with" in capsys.readouterr().err
+    assert main(["resume", str(rows)]) == 0

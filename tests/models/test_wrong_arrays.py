@@ -130,3 +130,21 @@ def test_numbers_of_any_kind_are_numbers(fits, model, kind):
     expected, got = (np.asarray(fits[model].predict(x)[0]) for x in (X, as_kind))
     np.testing.assert_array_equal(got, expected)
     assert MODELS[model](as_kind, Y) is not None
+
+
+@pytest.mark.parametrize("maker", [*MODELS, "group_rows", "a fit of a pair"])
+def test_rows_of_another_order_are_refused(maker):
+    """By place each response would go to another row: a slope of 2 was fitted as 0."""
+    table = pandas.DataFrame(X, columns=["a", "b"])
+    turned = pandas.Series(Y).sample(frac=1, random_state=0)
+    make = {
+        **MODELS,
+        "group_rows": lambda x, y: vi.models.group_rows(x, y, np.arange(12) // 3),
+        "a fit of a pair": lambda x, y: vi.fit(
+            vi.cavi(vi.models.ard_regression(2)), (x, y), num_steps=1, key=jax.random.key(0)
+        ),
+    }[maker]
+    with pytest.raises(ValueError, match=r"(y|data\[1\]): expected the index of (x|data\[0\]), in its order"):
+        make(table, turned)
+    assert make(table, turned.sort_index()) is not None
+    assert make(table, turned.to_numpy()) is not None

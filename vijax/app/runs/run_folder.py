@@ -34,7 +34,7 @@ from typing import Any
 
 import jax
 
-from vijax.app.kinds.assemble import fingerprint
+from vijax.app.kinds.assemble import fingerprint, fingerprint_of_units
 from vijax.app.kinds.listing import Data
 from vijax.app.kinds.topic_names import check_names
 from vijax.app.runs.earlier import noise_of_then, with_noise_of_then
@@ -45,6 +45,8 @@ from vijax.files import own_folder, write_text
 from vijax.fitting import checkpoint
 
 Say = Callable[[str], None]
+UNITS = "sha256_of_units"
+"""The entry of data.json with a checksum of units and times."""
 KEPT = "kept"
 """The entry of data.json with the checksum of each file that a run keeps of its data."""
 
@@ -137,13 +139,16 @@ def _checksum(path: Path) -> str:
 
 
 def _data_facts(config: Config, data: Data) -> dict[str, Any]:
-    return {**config.listing.source.facts(data), "sha256": fingerprint(config, data)}
+    sums = {"sha256": fingerprint(config, data), UNITS: fingerprint_of_units(data)}
+    return {**config.listing.source.facts(data), **sums}
 
 
 def check_same_data(folder: Path, config: Config, data: Data) -> None:
     """Raises a `ConfigError` if the data differ from those the run began with."""
     before, now = read_facts(folder), _data_facts(config, data)
     before.pop(KEPT, None)
+    if UNITS not in before:  # a run of an earlier version
+        now.pop(UNITS)
     if before != now:
         changed = ", ".join(
             f"{key}: {before.get(key)} then, {now[key]} now" for key in now if before.get(key) != now[key]

@@ -149,3 +149,29 @@ def _says_a_number(text: Any) -> bool:
 
 def _refuse(argument: str, is_wrong: bool, got: str, remedy: str) -> None:
     require(not is_wrong, argument, EXPECTED, got, remedy)
+
+
+def require_same_index(X: Any, argument: str, values: Any, whose: str = "X") -> None:
+    """Raises ValueError where both have an index, as tables and series of pandas have, and these differ: by place the
+    values would go to other rows.
+
+    >>> import pytest; pandas = pytest.importorskip("pandas")
+    >>> table, turned = pandas.DataFrame({"x": [1, 2]}, ["a", "b"]), pandas.Series([3, 4], ["b", "a"])
+    >>> require_same_index(table, "y", turned)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+      ...
+    ValueError: y: expected the index of X, in its order, got 'b' where X has 'a', in row 0. Align it: y.loc[X.index]...
+    """
+    first: Any = getattr(X, "index", None)
+    second: Any = getattr(values, "index", None)
+    if not hasattr(first, "equals") or not hasattr(second, "equals") or len(first) != len(second):
+        return  # no index, or lengths that are refused elsewhere
+    if first.equals(second):
+        return
+    differs = (one != other for one, other in zip(first, second, strict=True))
+    row = next((row for row, is_other in enumerate(differs) if is_other), 0)
+    has_same = first.is_unique and second.is_unique and len(first.difference(second)) == 0
+    align = f"Align it: {argument}.loc[{whose}.index]; or" if has_same else f"Give it the index of {whose}, or"
+    remedy = f"{align} pass {argument}.to_numpy(), whose rows are those of {whose} by place."
+    got = f"{second[row]!r} where {whose} has {first[row]!r}, in row {row}"
+    require(False, argument, f"the index of {whose}, in its order", got, remedy)

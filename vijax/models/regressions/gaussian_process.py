@@ -30,7 +30,7 @@ from jaxtyping import Array, Float
 from vijax.arguments import NotNegative, checked
 from vijax.checks import require
 from vijax.contract.model import Hyper, num_arguments
-from vijax.data.schema.number_arrays import array_of_numbers, require_finite, trees_of_numbers
+from vijax.data.schema.number_arrays import array_of_numbers, require_finite, require_same_index, trees_of_numbers
 from vijax.families import Family
 from vijax.families.base import as_float
 from vijax.families.vector.matrices import is_definite
@@ -104,6 +104,7 @@ def gp(
     [0.35, 0.68]
     """
     require(inducing is None or form == "whitened", "form", "'whitened' with inducing inputs", form)
+    require_same_index(x, "y", y, "x")
     columns = names_of(x)
     inducing = in_order_of(columns, inducing, "inducing")
     x, y = _inputs("x", x), array_of_numbers("y", y)
