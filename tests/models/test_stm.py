@@ -359,3 +359,20 @@ def test_a_fit_knows_its_covariates():
     again = vi.stm(2, CORPUS, both, "~ party + day", eta=0.1)
     assert again.covariates.mark == model.covariates.mark
     assert vi.stm(2, CORPUS, both, "~ party + bs(day, df=4)").covariates.mark != model.covariates.mark
+
+
+def test_a_table_in_another_order_than_its_documents_is_refused():
+    """By place the documents of one party had the covariates of the other: an effect of 1 was 0."""
+    pandas = pytest.importorskip("pandas")
+    texts = ["tax money bank market"] * 6 + ["school teacher pupil lesson"] * 6
+    table = pandas.DataFrame({"text": texts, "party": ["L"] * 6 + ["R"] * 6})
+    corpus = vi.data.read(table, column="text")
+    turned = table.sample(frac=1, random_state=0)
+    with pytest.raises(ValueError, match=r"table: expected the index of corpus.*table.loc\[corpus.index\]"):
+        vi.stm(2, corpus, turned, "~ party")
+    with pytest.raises(ValueError, match="table: expected the index of corpus"):
+        vi.stm(2, corpus[::-1], table, "~ party")
+    assert vi.stm(2, corpus, turned.loc[corpus.index], "~ party") is not None
+    assert vi.stm(2, corpus, turned.set_index(corpus.index), "~ party") is not None
+    assert vi.stm(2, corpus, {"party": turned["party"].to_numpy()}, "~ party") is not None
+    assert vi.stm(2, vi.data.read(turned, column="text")[:7], turned.iloc[:7], "~ party") is not None

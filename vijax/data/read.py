@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -115,7 +116,12 @@ def read(
         return _over(docstring_corpus(), read_vocabulary(vocabulary))
     folder = None if folder is None else Path(folder)
     if not isinstance(source, str | Path):
-        return _read_object(source, read_vocabulary(vocabulary), column, text, folder)
+        corpus = _read_object(source, read_vocabulary(vocabulary), column, text, folder)
+        index: Any = getattr(source, "index", None)
+        is_pandas = index is not None and hasattr(index, "equals")
+        if folder is None and is_pandas and len(index) == corpus.num_documents:
+            return dataclasses.replace(corpus, index=index)
+        return corpus
     if sha256 is not None and not is_url(source):
         check_suited(["sha256"], Formats("", ""), source)
     vocabulary = fetch(str(vocabulary)) if is_url(vocabulary) else vocabulary

@@ -47,6 +47,8 @@ class Corpus:
       language: language whose stop words were left out; empty where it was neither said nor found.
       covariates: numbers of each document that a model reads beside its words, as `vijax.stm` makes them.
       described_by: the mark of the formula and the training rows that made them; "" where none did.
+      index: the index of the table of pandas that the documents were read from, by which other tables are held against
+        them; None of other documents, and once they lie in files.
 
     Raises:
       ValueError: the arrays do not make a corpus; the message says which, and what to do.
@@ -69,6 +71,7 @@ class Corpus:
     language: str = ""
     covariates: Float[np.ndarray, "docs P"] | None = None
     described_by: str = ""
+    index: Any = None
 
     wording: ClassVar[Wording] = OF_DOCUMENTS
     may_be_empty: ClassVar[bool] = False
@@ -186,6 +189,7 @@ class Corpus:
             texts=pick(self.texts),
             notes=lasting_notes(self),
             covariates=None if self.covariates is None else self.covariates[rows],
+            index=None if self.index is None else self.index[rows],
         )
 
     def split(self, held_out: float | int = 0.1, seed: int = 0) -> tuple[Corpus, Corpus]:

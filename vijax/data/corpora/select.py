@@ -87,7 +87,9 @@ def relabel(corpus: Corpus, new_id: Int[np.ndarray, " words"], builder: CorpusBu
 
 def _with_strings(changed: Corpus, corpus: Corpus) -> Corpus:
     notes = (*lasting_notes(corpus), *changed.notes)
-    kept = {name: getattr(corpus, name) for name in ("titles", "texts", "language", "covariates", "described_by")}
+    kept = {
+        name: getattr(corpus, name) for name in ("titles", "texts", "language", "covariates", "described_by", "index")
+    }
     return dataclasses.replace(changed, notes=notes, **kept)
 
 

@@ -151,9 +151,16 @@ def _refuse(argument: str, is_wrong: bool, got: str, remedy: str) -> None:
     require(not is_wrong, argument, EXPECTED, got, remedy)
 
 
-def require_same_index(X: Any, argument: str, values: Any, whose: str = "X") -> None:
+def require_same_index(X: Any, argument: str, values: Any, whose: str = "X", by_place: str = "to_numpy()") -> None:
     """Raises ValueError where both have an index, as tables and series of pandas have, and these differ: by place the
     values would go to other rows.
+
+    Args:
+      X: the table.
+      argument: what the values are called in messages.
+      values: others, a row for each of the table.
+      whose: what the table is called.
+      by_place: the method of the values that makes their index none, or that of the table.
 
     >>> import pytest; pandas = pytest.importorskip("pandas")
     >>> table, turned = pandas.DataFrame({"x": [1, 2]}, ["a", "b"]), pandas.Series([3, 4], ["b", "a"])
@@ -172,6 +179,6 @@ def require_same_index(X: Any, argument: str, values: Any, whose: str = "X") -> 
     row = next((row for row, is_other in enumerate(differs) if is_other), 0)
     has_same = first.is_unique and second.is_unique and len(first.difference(second)) == 0
     align = f"Align it: {argument}.loc[{whose}.index]; or" if has_same else f"Give it the index of {whose}, or"
-    remedy = f"{align} pass {argument}.to_numpy(), whose rows are those of {whose} by place."
+    remedy = f"{align} pass {argument}.{by_place}, whose rows are those of {whose} by place."
     got = f"{second[row]!r} where {whose} has {first[row]!r}, in row {row}"
     require(False, argument, f"the index of {whose}, in its order", got, remedy)

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from vijax.checks import require
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.schema.labels import Labels, Levels
+from vijax.data.schema.number_arrays import require_same_index
 from vijax.data.schema.typed_columns import typed_table
 from vijax.models.formulas import formula as formulas
 from vijax.spreads import spread_or_one
@@ -85,11 +86,16 @@ def one_sided(formula: str, table: Any, argument: str = "prevalence") -> formula
     return design
 
 
+BY_PLACE = "set_index(corpus.index)"
+"""The call that gives a table the index of documents: its rows are theirs by place."""
+
+
 def check_rows(corpus: Corpus, table: Any) -> None:
     """Raises ValueError unless the table has a row for each document."""
     rows = len(typed_table(table))
     remedy = "Empty documents are kept by vijax.data.read: its rows are those of the table."
     require(rows == corpus.num_documents, "table", f"{corpus.num_documents} rows, one a document", rows, remedy)
+    require_same_index(corpus, "table", table, "corpus", BY_PLACE)
 
 
 def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]]:
