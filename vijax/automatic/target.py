@@ -30,6 +30,7 @@ MOVED = 64  # calls' points that are moved between coordinates at once
 MOST_NUMBERS = 1 << 22  # numbers of the points at which a prior is evaluated in one call
 AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
 MANY_ROWS, BLOCK = 50_000, 2048  # rows from which on groups are evaluated in blocks; and rows of a block, about
+LEFT, FINEST = 100.0, 2e-10  # nats of a density less its level, about; and the least relative rounding in float32
 DEAR_BLOCKS = 100  # blocks from which on fusion emitters, which halve the time of gradients, are worth compiling
 
 
@@ -39,7 +40,7 @@ OfFree = LogDensity | GivenOthers
 
 class Target:
     """log p of free coordinates. The likelihood of the groups counts `scale` times; `given` is all that the density
-    reads beside its data."""
+    reads beside its data; `level` is added to it on the host."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Target:
         given: tuple[PyTree, ...] = (),
         reference: Reference | None = None,
         bend: Bend | None = None,
+        level: float = 0.0,
     ):
         self.dim, self.variables = model.variables.dim, model.variables
         self.num_gradients = 0  # points at which a gradient was evaluated so far
@@ -59,9 +61,12 @@ class Target:
         self.bend = bend  # of these coordinates; None where they are as they are
         self._place = Place(reference, bend)
         self._scale = scale
+        self.level = level  # a constant of the density that is added here, in float64
         self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given, self._place
         self._blocks = _blocks_of(self.num_groups, self.num_rows) if self.num_rows >= MANY_ROWS else 1
         self.epsilon /= self._blocks**0.5  # their errors are independent
+        if abs(level) > LEFT:  # what is rounded is the density less its level
+            self.epsilon = max(self.epsilon * LEFT / abs(level), min(self.epsilon, FINEST))
 
     @classmethod
     def of(cls, model: Model, data: Any) -> Target:
@@ -73,7 +78,7 @@ class Target:
         """The same density in coordinates of its hierarchy, None for its free coordinates; and with these bent."""
         if reference is None and bend is None and self.is_free:
             return self
-        other = Target(self._model, self.groups, self._scale, self._given, reference, bend)
+        other = Target(self._model, self.groups, self._scale, self._given, reference, bend, self.level)
         other.num_gradients = self.num_gradients
         return other
 
@@ -143,11 +148,12 @@ class Target:
 
     def asked(self, x: Float[np.ndarray, "points D"]) -> tuple[np.ndarray, np.ndarray]:
         """Returns values and gradients as they come, not counted."""
-        return self._over(jax.value_and_grad, x)
+        values, slopes = self._over(jax.value_and_grad, x)
+        return values + self.level, slopes
 
     def values(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
         """Returns values alone; NaN and +inf become -inf."""
-        values = self._over(_itself, x)
+        values = self._over(_itself, x) + self.level
         return np.where(values < np.inf, values, -np.inf)
 
     @property
