@@ -158,7 +158,7 @@ class _Wanted(NamedTuple):
 def _of_density(
     model: Model, density: LogDensity, data: Any, key: PRNGKeyArray, wanted: _Wanted, stage: Stage | None
 ) -> Fit:
-    """Returns the fit of a log density: of one that is like it near its mode, where that is cheaper and close enough."""
+    """Returns the fit of a log density: by one that is like it near its mode, where that is cheap and close enough."""
     nearby = _nearby(model, data, wanted)
     if nearby is not None:
         target = Target(nearby.density, nearby.data, level=nearby.level)
@@ -185,8 +185,12 @@ def _values_at(density: LogDensity, target: Target, fit: Fit, seed: int) -> dict
     draws = fit.report.coordinates
     chosen = np.random.default_rng([seed, 61]).choice(len(draws), min(NEARBY_DRAWS, len(draws)), replace=False)
     free = np.asarray(draws[chosen], jnp.result_type(float))
-    program = kept(density, _values_at, lambda density: quick_jit(jax.vmap(lambda x: density().values_at(x))))
+    program = kept(density, _values_at, _values_of)
     return program(free)
+
+
+def _values_of(density: Any) -> Callable[..., Any]:
+    return quick_jit(jax.vmap(lambda x: density().values_at(x)))
 
 
 def _of_target(

@@ -142,7 +142,7 @@ def _glmm(
     check_sizes(design)
     check_responses(design.y, design.trials, law, design.response, typed.row_names)
     weights = weights_of(weights, typed)
-    check_size(design)
+    check_size(design, law)
     several = len(design.factors) > 1
     nodes = (1 if several else _nodes(design, weights)) if nodes is None else nodes
     require_integers(nodes=nodes)
@@ -151,9 +151,8 @@ def _glmm(
     form = form_of(design, law, known, weights, nodes)
     if law.of_location:
         check_errors(design, weights)
-    made = density(
-        form.variables(), log_prior=FormFunction(form, "log_prior"), log_lik=FormFunction(form, "log_lik"), derived=FormFunction(form, "named")
-    )
+    log_prior, log_lik, named = (FormFunction(form, name) for name in ("log_prior", "log_lik", "named"))
+    made = density(form.variables(), log_prior=log_prior, log_lik=log_lik, derived=named)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     rows = rows_in_units(design, law, form, weights)
     data = data_of(rows, law, [len(factor.levels) for factor in design.factors])

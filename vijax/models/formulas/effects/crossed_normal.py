@@ -69,7 +69,7 @@ def sums_of(rows: Mapping[str, np.ndarray], counts: Sequence[int]) -> dict[str, 
     the triangular factor of (X, y) as `table`, the sum of the weights as `count`, and as `least` the squares that no
     coefficients and effects explain. `counts` are the numbers of groups of the factors."""
     weight, table = rows["weight"], np.c_[rows["x"], rows["y"]]
-    first, *others = (_columns(rows[f"z{i}"], rows[f"group{i}"], count) for i, count in enumerate(counts))
+    first, *others = (columns(rows[f"z{i}"], rows[f"group{i}"], count) for i, count in enumerate(counts))
     rest, d = sp.hstack(others, "csr"), rows["z0"].shape[1]
     of_first, of_rest = (z.multiply(weight[:, None]).T.tocsr() for z in (first, rest))
     own = np.zeros((counts[0], d, d))
@@ -121,7 +121,7 @@ def _unexplained(weight: np.ndarray, table: np.ndarray, effects: Sequence[sp.csr
     return float(np.sum((y - columns @ solution) ** 2)) * (1 - SLACK)
 
 
-def _columns(z: np.ndarray, groups: np.ndarray, count: int) -> sp.csr_array:
+def columns(z: np.ndarray, groups: np.ndarray, count: int) -> sp.csr_array:
     """Z of a factor: the columns of its groups, one group after another."""
     size, d = z.shape
     places = (groups[:, None] * d + np.arange(d)).ravel()
@@ -150,8 +150,8 @@ def drawn(sums: Mapping[str, Any], b: Float[Array, " p"], scales: Scales, key: P
     whitened = solve_triangular(factor, reduced.of_rest, lower=True) + noise.others
     others = solve_triangular(factor, whitened, lower=True, trans=1)
     moved = scales.over_sigma(others[None], is_left=True)[0]
-    met = jnp.zeros_like(reduced.of_first).at[sums["pair_first"]].add(
-        sums["across"] * moved[sums["pair_rest"]][:, None]
+    met = (
+        jnp.zeros_like(reduced.of_first).at[sums["pair_first"]].add(sums["across"] * moved[sums["pair_rest"]][:, None])
     )
     first = reduced.of_first + noise.first - jnp.einsum("jde,je->jd", reduced.roots, met)
     return Effects(jax.vmap(backward)(reduced.blocks, first), others)

@@ -35,7 +35,7 @@ REACH = 6.0
 """Half the width of the box, in standard deviations of the logarithm of a ratio."""
 WIDEST = 0.4
 """A standard deviation beyond which the likelihood may reach down to a ratio of zero: it is not interpolated."""
-ENOUGH = 1e-3
+ENOUGH = 2e-4
 """Nats of error that the number of points is chosen for; `Nearby.errors` measures what it came to."""
 FEWEST_POINTS, MOST_POINTS = 4, 600
 FARTHEST = 12.0
@@ -137,7 +137,7 @@ def points_for(reach: float, sd: float) -> int:
     """Points that a logarithm of a ratio needs in a box of half this width.
 
     >>> points_for(0.2, 0.03), points_for(1.5, 0.25)
-    (5, 10)
+    (6, 12)
     """
     up = 0.5 * math.pi / reach
     rho = up + math.sqrt(1 + up**2)
@@ -170,7 +170,7 @@ class _Marginal:
             sizes, turn = np.linalg.eigh(curvature)
             step = turn @ ((turn.T @ slope) / np.maximum(np.abs(sizes), LEAST_CURVATURE))
             if sizes[0] > 0 and slope @ step < 2 * SETTLED:
-                return phi, np.sqrt(np.diag(np.linalg.inv(curvature)))
+                return phi + step, np.sqrt(np.diag(np.linalg.inv(curvature)))
             step = np.clip(step, -LONGEST, LONGEST)
             while not self(phi + step) > value:
                 step = step / 4
@@ -220,7 +220,8 @@ def _through_points(
         "best": np.stack([one.best for one in known]),
         "root": np.stack([one.root for one in known]),
     }
-    rows = {name: _coefficients(values.reshape(*counts, *values.shape[1:]), len(counts)) for name, values in parts.items()}
+    on_grid = {name: values.reshape(*counts, *values.shape[1:]) for name, values in parts.items()}
+    rows = {name: _coefficients(values, len(counts)) for name, values in on_grid.items()}
     sigma = math.sqrt(at_centre.squares / sums.count)
     level = at_centre.log_lik(at_centre.best, sigma, sums.count)
     rows |= {"centre": centre, "reach": reach, "sigma": np.array(sigma), "count": np.array(sums.count)}

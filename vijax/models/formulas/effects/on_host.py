@@ -5,8 +5,8 @@ With Lambda the diagonal matrix of these ratios, one for each effect, and c the 
     H = I + Lambda Z' W Z Lambda,    log p(y) = -n/2 log(2 pi sigma^2) - c' M c / (2 sigma^2) - log det H / 2,
     M = (X, y)' W (X, y) - (X, y)' W Z Lambda H^-1 Lambda Z' W (X, y).
 
-Only log det H and M are dear, and they depend on the ratios alone. The effects of the first factor have a block of H for
-each group and leave by elimination; what is left is dense,
+Only log det H and M are dear, and they depend on the ratios alone. The effects of the first factor have a block of H
+for each group and leave by elimination; what is left is dense,
 
     K = I + Lambda_2 (rest - across' V across) Lambda_2,    V = Lambda_1 (I + Lambda_1 own Lambda_1)^-1 Lambda_1
 
