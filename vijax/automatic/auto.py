@@ -172,12 +172,13 @@ def _of_density(
 
 
 def _nearby(model: Model, data: Any, wanted: _Wanted) -> Nearby | None:
-    """Returns what the model's own data are near the mode; None where there is no such thing, or minibatches are asked
-    for."""
+    """Returns what the model's own data are near the mode, made once for all fits; None where there is no such thing,
+    or minibatches are asked for."""
     is_own = data is None or data is model.form.given
     if model.form.nearby is None or not is_own or wanted.batch_size is not None:
         return None
-    return model.form.nearby(model.form.given)
+    near, data = model.form.nearby, model.form.given
+    return kept(model.log_density, ("nearby", jnp.result_type(float)), lambda _: near(data))
 
 
 def _values_at(density: LogDensity, target: Target, fit: Fit, seed: int) -> dict[str, Any]:

@@ -129,6 +129,7 @@ class _Errors:
             profile = interpolated.Profile.of(self.sums.at(ratios))
             exact = -np.inf if profile is None else profile.log_lik(b, float(sigma), self.sums.count)
             errors.append(exact - self.near.level - float(interpolated.log_lik(rows, b, sigma, ratios, np)))
+        self.sums.forget()
         return np.array(errors)
 
 

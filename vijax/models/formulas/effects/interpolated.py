@@ -4,7 +4,8 @@ What is dear in it depends on the ratios of sds of effects to that of errors alo
 the rows, groups and coefficients. In their logarithms phi its parts are analytic, with singularities pi / 2 away from
 the real line (log det H is a sum of log(1 + e^(2 phi) lambda)), so that polynomials through Chebyshev's points meet
 them with an error that falls like rho^-m with the number of points m (Trefethen 2013, theorem 8.2). The box of the
-points is `REACH` standard deviations wide on each side; beyond it the likelihood falls as that of a normal law.
+points is `REACH` standard deviations wide on each side; beyond it the likelihood falls as that of a normal law. Where a
+ratio may be zero its box begins there: the parts are even functions of asinh(ratio sqrt(largest lambda)).
 
 With n the sum of weights, s(phi) the least squares over coefficients, b(phi) where they are, U U' = M of the
 coefficients, and s_0, sigma_0^2 = s_0 / n at the centre, the log likelihood less that of the centre is
@@ -34,10 +35,12 @@ MOST_RATIOS = 3
 REACH = 6.0
 """Half the width of the box, in standard deviations of the logarithm of a ratio."""
 WIDEST = 0.4
-"""A standard deviation beyond which the likelihood may reach down to a ratio of zero: it is not interpolated."""
+"""A standard deviation beyond which the likelihood may reach down to a ratio of zero."""
+LOW, MOST_DOUBLED = 10.0, 8
+"""Nats by which the density at the ends of the box is to be below the mode; and how often an upper end is doubled."""
 ENOUGH = 2e-4
 """Nats of error that the number of points is chosen for; `Nearby.errors` measures what it came to."""
-FEWEST_POINTS, MOST_POINTS = 4, 600
+FEWEST_POINTS, MOST_POINTS = 4, 2000
 FARTHEST = 12.0
 """Logarithms of ratios that the search for the mode looks at."""
 START, LONGEST, MOST_STEPS = -0.7, 1.5, 15
@@ -115,8 +118,8 @@ class Interpolated(NamedTuple):
 
 
 def near_mode(sums: HostSums, log_prior: LogPrior, size: int) -> Interpolated | None:
-    """The likelihood of so many ratios near the mode of the posterior. None where it is not narrow enough there, or
-    coefficients are not determined."""
+    """The likelihood of so many ratios near the mode of the posterior. None where that would take too many points,
+    where it has no mode that a few steps reach, or no end, or does not determine coefficients."""
     if size > MOST_RATIOS:
         return None
     marginal = _Marginal(sums, log_prior)
@@ -124,24 +127,61 @@ def near_mode(sums: HostSums, log_prior: LogPrior, size: int) -> Interpolated | 
     if top is None:
         return None
     mode, sds = top
-    if sds.max() > WIDEST:
+    axes = [_axis(marginal, mode, float(sds[i]), i) for i in range(size)]
+    known = [axis for axis in axes if axis is not None]
+    if len(known) < size or math.prod(axis.points for axis in known) > MOST_POINTS:
         return None
-    reach = REACH * sds
-    counts = [points_for(r, sd) for r, sd in zip(reach, sds, strict=True)]
-    if math.prod(counts) > MOST_POINTS:
-        return None
-    return _through_points(sums, mode, reach, counts)
+    return _through_points(sums, np.exp(mode), known)
 
 
-def points_for(reach: float, sd: float) -> int:
-    """Points that a logarithm of a ratio needs in a box of half this width.
+class Axis(NamedTuple):
+    """The coordinate of a ratio, from -1 to 1 in the box.
 
-    >>> points_for(0.2, 0.03), points_for(1.5, 0.25)
+    Attributes:
+      is_even: True where the box begins at zero.
+      centre: the logarithm in the middle; else the unit of the ratio.
+      reach: half the width of the box, in logarithms; else asinh of its end.
+      points: the number of points.
+    """
+
+    is_even: bool
+    centre: float
+    reach: float
+    points: int
+
+    def ratios(self) -> Float[np.ndarray, " m"]:
+        """The ratios of its points."""
+        at = chebyshev_points(self.points)
+        if self.is_even:
+            return self.centre * np.sinh(self.reach * np.sqrt(0.5 + 0.5 * at))
+        return np.exp(self.centre + self.reach * at)
+
+
+def _axis(marginal: _Marginal, mode: Float[np.ndarray, " P"], sd: float, i: int) -> Axis | None:
+    """The coordinate of a ratio about the mode; None where the posterior has no end."""
+    at = lambda away: marginal(mode + away * np.eye(len(mode))[i]) - away  # of the ratio, not of its logarithm
+    top = marginal(mode)
+    if sd <= WIDEST and max(at(REACH * sd), at(-REACH * sd)) < top - LOW:
+        return Axis(False, float(mode[i]), REACH * sd, points_for(REACH * sd, 0.5 / sd**2))
+    unit, groups = 1 / math.sqrt(marginal.sums.largest[i]), float(marginal.sums.groups[i])
+    away = math.log1p(REACH * max(sd, 1.0))
+    for _ in range(MOST_DOUBLED):
+        if at(away) < top - LOW:
+            reach = math.asinh(math.exp(mode[i] + away) / unit)
+            return Axis(True, unit, reach, math.ceil(0.5 * points_for(reach, groups)) + 1)
+        away += math.log(2)
+    return None
+
+
+def points_for(reach: float, size: float) -> int:
+    """Points that a part of this size needs in a box of half this width, of logarithms.
+
+    >>> points_for(0.2, 500.0), points_for(1.5, 8.0)
     (6, 12)
     """
     up = 0.5 * math.pi / reach
     rho = up + math.sqrt(1 + up**2)
-    return max(FEWEST_POINTS, math.ceil(math.log(0.5 / sd**2 / ENOUGH) / math.log(rho)))
+    return max(FEWEST_POINTS, math.ceil(math.log(max(size, 1.0) / ENOUGH) / math.log(rho)))
 
 
 class _Marginal:
@@ -149,15 +189,15 @@ class _Marginal:
     their prior where they are best."""
 
     def __init__(self, sums: HostSums, log_prior: LogPrior):
-        self._sums, self._log_prior = sums, log_prior
+        self.sums, self._log_prior = sums, log_prior
 
     def __call__(self, phi: np.ndarray) -> float:
         """The log density; -inf where coefficients are not determined."""
-        profile = Profile.of(self._sums.at(np.exp(phi)))
+        profile = Profile.of(self.sums.at(np.exp(phi)))
         if profile is None:
             return -math.inf
-        sigma = profile.sigma(self._sums.count)
-        return profile.marginal(self._sums.count) + self._log_prior(profile.best, sigma, np.exp(phi))
+        sigma = profile.sigma(self.sums.count)
+        return profile.marginal(self.sums.count) + self._log_prior(profile.best, sigma, np.exp(phi))
 
     def mode(self, start: np.ndarray) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]] | None:
         """The mode, and standard deviations by the curvature there, by Newton's steps; None where there is none that is
@@ -201,14 +241,12 @@ class _Marginal:
         return float(middle), slope, curvature / APART**2
 
 
-def _through_points(
-    sums: HostSums, centre: np.ndarray, reach: np.ndarray, counts: Sequence[int]
-) -> Interpolated | None:
-    """Interpolates through so many points of each ratio."""
-    at_centre = Profile.of(sums.at(np.exp(centre)))
-    grids = [c + r * chebyshev_points(m) for c, r, m in zip(centre, reach, counts, strict=True)]
+def _through_points(sums: HostSums, centre: Float[np.ndarray, " P"], axes: Sequence[Axis]) -> Interpolated | None:
+    """Interpolates through the points of each ratio, less the likelihood at a centre."""
+    at_centre = Profile.of(sums.at(centre))
     # The first factor's ratios change last, for the dearest product is of them alone.
-    profiles = [Profile.of(sums.at(np.exp(np.array(phi)))) for phi in itertools.product(*grids)]
+    profiles = [Profile.of(sums.at(np.array(ratios))) for ratios in itertools.product(*(a.ratios() for a in axes))]
+    counts = [axis.points for axis in axes]
     known = [profile for profile in profiles if profile is not None]
     if at_centre is None or len(known) < len(profiles):
         return None
@@ -224,7 +262,8 @@ def _through_points(
     rows = {name: _coefficients(values, len(counts)) for name, values in on_grid.items()}
     sigma = math.sqrt(at_centre.squares / sums.count)
     level = at_centre.log_lik(at_centre.best, sigma, sums.count)
-    rows |= {"centre": centre, "reach": reach, "sigma": np.array(sigma), "count": np.array(sums.count)}
+    rows |= {"sigma": np.array(sigma), "count": np.array(sums.count)}
+    rows |= {name: np.array([getattr(axis, name) for axis in axes], float) for name in ("is_even", "centre", "reach")}
     return Interpolated({name: values[None] for name, values in rows.items()}, level, sums.num_factorisations)
 
 
@@ -253,7 +292,10 @@ def _polynomials(u: Any, count: int, xp: Any) -> Any:
 
 def log_lik(rows: Mapping[str, Any], b: Any, sigma: Any, ratios: Any, xp: Any = jnp) -> Any:
     """The log likelihood at coefficients, sigma and ratios, less `Interpolated.level`, by JAX or by NumPy (`xp`)."""
-    place = (xp.log(ratios) - rows["centre"]) / rows["reach"]
+    is_even = rows["is_even"] > 0
+    unit = xp.where(is_even, rows["centre"], 1.0)
+    of_logarithms = (xp.log(ratios) - rows["centre"]) / rows["reach"]
+    place = xp.where(is_even, 2 * (xp.arcsinh(ratios / unit) / rows["reach"]) ** 2 - 1, of_logarithms)
     inside = xp.clip(place, -1.0, 1.0)
     outside = xp.abs(place - inside)
     parts = [rows[name] for name in PARTS]

@@ -67,6 +67,8 @@ class HostSums:
       squares: (X, y)' W (X, y).
       count: the sum of the weights.
       places: for each of the R other effects the number of its ratio.
+      largest: for each ratio the largest square of its effects.
+      groups: and their number.
       num_factorisations: calls of `at` so far.
     """
 
@@ -78,6 +80,10 @@ class HostSums:
         ends = np.cumsum(widths)
         others = [np.tile(np.arange(end - d, end), count) for end, d, count in zip(ends, widths, counts, strict=True)]
         self.places = np.concatenate([np.zeros(0, int), *others[1:]])
+        self.largest = np.zeros(sum(widths))
+        self.largest[: widths[0]] = np.diagonal(self.own, axis1=1, axis2=2).max(0)
+        np.maximum.at(self.largest, self.places, self.rest.diagonal())
+        self.groups = np.repeat(counts, widths)
         self.num_factorisations = 0
         self._last: tuple[bytes, Eliminated] | None = None
 
@@ -92,6 +98,10 @@ class HostSums:
         explained = linalg.solve_triangular(factor, scales[:, None] * first.of_rest, lower=True, check_finite=False)
         half = first.half_log_det + float(np.log(np.diagonal(factor)).sum())
         return Pieces(half, first.squares - explained.T @ explained)
+
+    def forget(self) -> None:
+        """Frees what is kept for the next call."""
+        self._last = None
 
     @staticmethod
     def factor_of(first: Eliminated, scales: Float[np.ndarray, " R"]) -> Float[np.ndarray, "R R"]:
