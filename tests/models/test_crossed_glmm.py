@@ -66,7 +66,7 @@ def by_host(model, values):
     one = {name: np.asarray(x)[None] for name, x in values.items()}
     (b,), (sigma,), (ratios,) = unknowns_of(model.density_form, one)
     sums = NearMode(model.density_form).sums_of(model.data)
-    return interpolated.Profile.of(sums.at(ratios)).log_lik(b, sigma, sums.count)
+    return interpolated.Profile.at(sums, ratios).log_lik(b, sigma, sums.count)
 
 
 @pytest.mark.parametrize("formula", [TWO, THREE, SLOPES, "y ~ x + (x || g)"])
@@ -144,7 +144,7 @@ def test_the_mode_is_that_of_lme4():
     marginal = interpolated._Marginal(sums, lambda b, sigma, ratios: 0.0)
     mode, _ = marginal.mode(np.full(2, interpolated.START))
     np.testing.assert_allclose(np.exp(mode), [1.539675554, 3.512518860], rtol=2e-3)
-    profile = interpolated.Profile.of(sums.at(np.array([1.539675554, 3.512518860])))
+    profile = interpolated.Profile.at(sums, np.array([1.539675554, 3.512518860]))
     model = vi.glmm("y ~ 1 + (1 | plate) + (1 | sample)", {"y": PENICILLIN, "plate": plate, "sample": sample})
     assert profile.sigma(sums.count) * model.density_form.units.size == pytest.approx(0.5499226821, rel=1e-6)
 
@@ -183,7 +183,7 @@ def test_between_its_points_the_likelihood_is_exact(formula, table, begin_at_zer
         begin_at_zero, rows["centre"] * np.sinh(rows["reach"] * u), np.exp(rows["centre"] + rows["reach"] * (2 * u - 1))
     )
     for u in rng.uniform(0.2, 0.8, (30, size)):
-        profile = interpolated.Profile.of(sums.at(ratios_at(u)))
+        profile = interpolated.Profile.at(sums, ratios_at(u))
         sigma, b = 1.02 * float(rows["sigma"]), profile.best + 0.02 * rng.normal(size=2)
         exact = profile.log_lik(b, sigma, sums.count) - near.level
         if exact > -12:

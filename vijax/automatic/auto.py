@@ -81,6 +81,8 @@ def auto(
     NumPyro) are fitted in coordinates that are learnt first, from what the data say of each. A model in conjugate form
     is fitted by coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else by
     incremental or stochastic steps; an energy with free variables by stochastic steps until the bound rises no more.
+    Of a normal `vijax.glmm` of many groups the likelihood is computed at a few places about its mode and interpolated;
+    the verdict says how far off that is, and the density itself is fitted where it is not close.
 
     Args:
       model: any `vijax.Model` without networks.

@@ -126,7 +126,7 @@ class _Errors:
         rows = {name: x[0] for name, x in self.near.rows.items()}
         errors = []
         for b, sigma, ratios in zip(*unknowns_of(self.form, values), strict=True):
-            profile = interpolated.Profile.of(self.sums.at(ratios))
+            profile = interpolated.Profile.at(self.sums, ratios)
             exact = -np.inf if profile is None else profile.log_lik(b, float(sigma), self.sums.count)
             errors.append(exact - self.near.level - float(interpolated.log_lik(rows, b, sigma, ratios, np)))
         self.sums.forget()

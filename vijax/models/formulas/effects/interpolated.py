@@ -75,6 +75,14 @@ class Profile(NamedTuple):
     root: Float[np.ndarray, "p p"]
 
     @classmethod
+    def at(cls, sums: HostSums, ratios: Float[np.ndarray, " P"]) -> Profile | None:
+        """The likelihood of these sums; None where they determine no coefficients, or are not finite."""
+        try:
+            return cls.of(sums.at(ratios))
+        except np.linalg.LinAlgError:  # rounding, at ratios that are far too large
+            return None
+
+    @classmethod
     def of(cls, pieces: Pieces) -> Profile | None:
         """From log det H and M; None where M determines no coefficients."""
         of_x, of_both = pieces.squares[:-1, :-1], pieces.squares[:-1, -1]
@@ -161,6 +169,8 @@ def _axis(marginal: _Marginal, mode: Float[np.ndarray, " P"], sd: float, i: int)
     """The coordinate of a ratio about the mode; None where the posterior has no end."""
     at = lambda away: marginal(mode + away * np.eye(len(mode))[i]) - away  # of the ratio, not of its logarithm
     top = marginal(mode)
+    if not marginal.sums.largest[i] > 0:  # a column of zeros
+        return None
     if sd <= WIDEST and max(at(REACH * sd), at(-REACH * sd)) < top - LOW:
         return Axis(False, float(mode[i]), REACH * sd, points_for(REACH * sd, 0.5 / sd**2))
     unit, groups = 1 / math.sqrt(marginal.sums.largest[i]), float(marginal.sums.groups[i])
@@ -193,15 +203,14 @@ class _Marginal:
 
     def __call__(self, phi: np.ndarray) -> float:
         """The log density; -inf where coefficients are not determined."""
-        profile = Profile.of(self.sums.at(np.exp(phi)))
+        profile = Profile.at(self.sums, np.exp(phi))
         if profile is None:
             return -math.inf
         sigma = profile.sigma(self.sums.count)
         return profile.marginal(self.sums.count) + self._log_prior(profile.best, sigma, np.exp(phi))
 
     def mode(self, start: np.ndarray) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]] | None:
-        """The mode, and standard deviations by the curvature there, by Newton's steps; None where there is none that is
-        narrow, as where a ratio may be zero."""
+        """The mode, and standard deviations by the curvature there, by Newton's steps; None where they find none."""
         phi = start
         for _ in range(MOST_STEPS):
             value, slope, curvature = self._bends(phi)
@@ -243,9 +252,9 @@ class _Marginal:
 
 def _through_points(sums: HostSums, centre: Float[np.ndarray, " P"], axes: Sequence[Axis]) -> Interpolated | None:
     """Interpolates through the points of each ratio, less the likelihood at a centre."""
-    at_centre = Profile.of(sums.at(centre))
+    at_centre = Profile.at(sums, centre)
     # The first factor's ratios change last, for the dearest product is of them alone.
-    profiles = [Profile.of(sums.at(np.array(ratios))) for ratios in itertools.product(*(a.ratios() for a in axes))]
+    profiles = [Profile.at(sums, np.array(ratios)) for ratios in itertools.product(*(a.ratios() for a in axes))]
     counts = [axis.points for axis in axes]
     known = [profile for profile in profiles if profile is not None]
     if at_centre is None or len(known) < len(profiles):
