@@ -71,7 +71,7 @@ def drawn(
 
 def _preconditioner(sums: HostSums, ratios: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """x -> K^-1 x of each row of x, at these ratios."""
-    factor = sums.factor_of(sums.eliminated(ratios[: sums.own.shape[1]]), ratios[sums.places])
+    factor = sums.factor_of(ratios)
     return lambda x: linalg.cho_solve((factor, True), x.T, check_finite=False).T
 
 

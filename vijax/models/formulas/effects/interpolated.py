@@ -253,7 +253,7 @@ class _Marginal:
 def _through_points(sums: HostSums, centre: Float[np.ndarray, " P"], axes: Sequence[Axis]) -> Interpolated | None:
     """Interpolates through the points of each ratio, less the likelihood at a centre."""
     at_centre = Profile.at(sums, centre)
-    # The first factor's ratios change last, for the dearest product is of them alone.
+    # The first factor's ratios change last, then the second's: what is dear depends on them alone.
     profiles = [Profile.at(sums, np.array(ratios)) for ratios in itertools.product(*(a.ratios() for a in axes))]
     counts = [axis.points for axis in axes]
     known = [profile for profile in profiles if profile is not None]

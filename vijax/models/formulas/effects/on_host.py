@@ -11,7 +11,7 @@ for each group and leave by elimination; what is left is dense,
     K = I + Lambda_2 (rest - across' V across) Lambda_2,    V = Lambda_1 (I + Lambda_1 own Lambda_1)^-1 Lambda_1
 
 (Bates et al. 2015, section 3). across' V across is a product of sparse matrices; it depends on the ratios of the first
-factor alone and is kept for the next call. LAPACK factors K.
+factor alone and is kept for the next call. LAPACK factors K, that of the second factor first, which is kept too.
 """
 
 from __future__ import annotations
@@ -55,6 +55,22 @@ class Eliminated(NamedTuple):
     squares: Float[np.ndarray, "p_and_one p_and_one"]
 
 
+class _Second(NamedTuple):
+    """The parts that depend on the ratios of the first two factors.
+
+    Attributes:
+      half_log_det: half the log determinant of what the second adds.
+      explained: its factor^-1 Lambda Z' W (X, y), (R_2, p + 1).
+      across: its factor^-1 Lambda times K of the second and the others, (R_2, R_3).
+      rest: of the others, less what the second factor explains.
+    """
+
+    half_log_det: float
+    explained: Float[np.ndarray, "R2 p_and_one"]
+    across: Float[np.ndarray, "R2 R3"]
+    rest: Float[np.ndarray, "R3 R3"]
+
+
 class HostSums:
     """Sums over the rows of a regression (`crossed_normal.sums_of`, `rows_by_group.data_of`), ready to be factored.
 
@@ -85,7 +101,9 @@ class HostSums:
         np.maximum.at(self.largest, self.places, self.rest.diagonal())
         self.groups = np.repeat(counts, widths)
         self.num_factorisations = 0
+        self._size_of_second = counts[1] * widths[1] if len(counts) > 1 else 0
         self._last: tuple[bytes, Eliminated] | None = None
+        self._last_second: tuple[bytes, _Second] | None = None
 
     def at(self, ratios: Float[np.ndarray, " P"]) -> Pieces:
         """log det H / 2 and M at ratios of all effects, those of the first factor first."""
@@ -93,20 +111,46 @@ class HostSums:
         first = self.eliminated(ratios[: self.own.shape[1]])
         if not len(self.places):
             return Pieces(first.half_log_det, first.squares)
-        scales = ratios[self.places]
-        factor = self.factor_of(first, scales)
-        explained = linalg.solve_triangular(factor, scales[:, None] * first.of_rest, lower=True, check_finite=False)
-        half = first.half_log_det + float(np.log(np.diagonal(factor)).sum())
-        return Pieces(half, first.squares - explained.T @ explained)
+        second = self._second(first, ratios)
+        half = first.half_log_det + second.half_log_det
+        squares = first.squares - second.explained.T @ second.explained
+        if not len(second.rest):
+            return Pieces(half, squares)
+        scales = ratios[self.places[self._size_of_second :]]
+        left = scales[:, None] * (first.of_rest[self._size_of_second :] - second.across.T @ second.explained)
+        factor = self._factor(second.rest, scales)
+        explained = linalg.solve_triangular(factor, left, lower=True, check_finite=False)
+        half += float(np.log(np.diagonal(factor)).sum())
+        return Pieces(half, squares - explained.T @ explained)
+
+    def _second(self, first: Eliminated, ratios: Float[np.ndarray, " P"]) -> _Second:
+        """The second factor's effects, taken out after those of the first; the last result is kept, so that ratios of
+        the others, which have fewer effects, cost little."""
+        size = self._size_of_second
+        scales = ratios[self.places[:size]]
+        name = ratios[: self.own.shape[1]].tobytes() + scales.tobytes()
+        if self._last_second is None or self._last_second[0] != name:
+            factor = self._factor(first.rest[:size, :size], scales)
+            whitened = lambda x: linalg.solve_triangular(factor, scales[:, None] * x, lower=True, check_finite=False)
+            explained, across = whitened(first.of_rest[:size]), first.rest[:size, size:]
+            across = whitened(across) if across.size else across
+            rest = first.rest[size:, size:] - across.T @ across
+            half = float(np.log(np.diagonal(factor)).sum())
+            self._last_second = name, _Second(half, explained, across, rest)
+        return self._last_second[1]
 
     def forget(self) -> None:
         """Frees what is kept for the next call."""
-        self._last = None
+        self._last = self._last_second = None
+
+    def factor_of(self, ratios: Float[np.ndarray, " P"]) -> Float[np.ndarray, "R R"]:
+        """The lower triangular factor of K."""
+        return self._factor(self.eliminated(ratios[: self.own.shape[1]]).rest, ratios[self.places])
 
     @staticmethod
-    def factor_of(first: Eliminated, scales: Float[np.ndarray, " R"]) -> Float[np.ndarray, "R R"]:
-        """The lower triangular factor of K."""
-        dense = first.rest * scales
+    def _factor(rest: Float[np.ndarray, "R R"], scales: Float[np.ndarray, " R"]) -> Float[np.ndarray, "R R"]:
+        """The lower triangular factor of I + scales rest scales."""
+        dense = rest * scales
         dense *= scales[:, None]
         dense[np.diag_indices_from(dense)] += 1.0
         return linalg.cholesky(dense, lower=True, overwrite_a=True, check_finite=False)
