@@ -39,7 +39,8 @@ class RowError(ValueError):
 
 
 def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -> None:
-    """Raises ValueError naming the argument where `ok` is false; traced values pass.
+    """Raises ValueError naming the argument where `ok` is false, has a false entry, or is an empty list; traced values
+    pass.
 
     >>> require(np.array([2.0, -1.0]) > 0, "rate", "positive numbers", np.array([2.0, -1.0]))
     Traceback (most recent call last):
@@ -48,7 +49,8 @@ def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -
     """
     if isinstance(ok, jax.core.Tracer):
         return
-    if not np.all(np.asarray(ok)):  # NumPy, not jnp: under jit even a constant would become a tracer
+    is_empty = isinstance(ok, list | tuple) and not ok  # whose entries are all true
+    if is_empty or not np.all(np.asarray(ok)):  # NumPy, not jnp: under jit even a constant would become a tracer
         raise ValueError(f"{argument}: expected {expected}, got {brief(got)}." + (f" {remedy}" if remedy else ""))
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 import vijax as vi
 from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
-from vijax.app.runs.run_folder import read_json
+from vijax.app.runs.run_folder import read_json, read_run_config
 
 DAMAGES = {
     "gone": lambda whole: None,
@@ -105,6 +105,28 @@ def test_also_of_documents_and_of_a_run_at_its_end(documents, name, kind, tmp_pa
     check_that_it_can_be_mended(damage(documents, name, kind, tmp_path), capsys, monkeypatch)
 
 
+def one_character_changed(whole: bytes) -> bytes:
+    """Another text of the same form: the last digit or letter is another one."""
+    place = max(i for i, byte in enumerate(whole) if bytes([byte]).isalnum())
+    return whole[:place] + (b"7" if whole[place : place + 1] != b"7" else b"8") + whole[place + 1 :]
+
+
+@pytest.mark.parametrize(("which", "name"), [("rows", "columns.json"), ("documents", "vocabulary.txt")])
+def test_one_character_is_damage(which, name, tmp_path, request, capsys):
+    """It would be another scale, or another word, without a word about it."""
+    copy = shutil.copytree(request.getfixturevalue(which), tmp_path / "run")
+    before = (copy / name).read_bytes()
+    (copy / name).write_bytes(one_character_changed(before))
+    data, out = read_run_config(copy).data.path, str(tmp_path / "out.csv")
+    of_new_data = ["transform", str(copy), "--data", data, "--out", out]
+    assert main(of_new_data) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert f"{name}: damaged: it is not as the run wrote it" in said
+    assert follow(said)
+    assert (copy / name).read_bytes() == before
+    assert main(of_new_data) == 0
+
+
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("which", ["rows", "documents"])
 def test_resume_takes_a_damaged_result_for_none_and_says_so(which, kind, tmp_path, request, capsys):
@@ -132,3 +154,20 @@ def test_settings_that_are_no_toml_are_left_to_their_user(rows, tmp_path):
     before = (copy / "config.toml").read_bytes()
     assert main(["resume", str(copy)]) == 2
     assert (copy / "config.toml").read_bytes() == before
+
+
+@pytest.mark.parametrize("change", ["unit", "place"])
+def test_columns_in_another_unit_are_other_data(rows, change, capsys):
+    """Standardised they are the same numbers: the run went on, with other results."""
+    path = Path(read_run_config(rows).data.path)
+    before = path.read_text()
+    header, *lines = before.splitlines()
+    turned = {"unit": lambda x: 4 * x, "place": lambda x: x + 1}[change]
+    cells = [[float(cell) for cell in line.split(",")] for line in lines]
+    try:
+        path.write_text("\n".join([header, *(f"{turned(a)!r},{b!r}" for a, b in cells)]) + "\n")
+        assert main(["resume", str(rows)]) == 2
+    finally:
+        path.write_text(before)
+    assert "the data are not those the run began with" in capsys.readouterr().err
+    assert main(["resume", str(rows)]) == 0

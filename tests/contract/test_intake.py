@@ -345,6 +345,7 @@ class OfMyOwn:
             yield vi.Minibatch(self.data[rows], np.float32(20), np.ones(5, np.float32))
 
 
+@pytest.mark.filterwarnings("ignore:restarts")  # its start draws nothing
 @pytest.mark.parametrize("door", DOORS)
 def test_every_door_reads_integers_as_numbers(door, made):
     floats = DOORS[door](made, PIXELS[:, 0].astype(np.float32))

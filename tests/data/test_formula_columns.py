@@ -10,6 +10,7 @@ from vijax.data.formulas.algebra import terms_of
 from vijax.data.formulas.design_columns import learn
 from vijax.data.formulas.parser import parse
 from vijax.data.schema.typed_columns import typed_table
+from vijax.models.formulas import formula
 
 RNG = np.random.default_rng(0)
 N = 24
@@ -209,3 +210,13 @@ def test_rows_beyond_the_splines_are_said():
     assert note.startswith("2 rows of x lie beyond ")
     assert learnt.beyond(typed_table(TABLE)) == ()
     assert np.isfinite(learnt.matrix(far).x).all()
+
+
+def test_a_column_of_true_and_false_stays_one():
+    """2 was taken for twice true."""
+    design = formula.read("y ~ b", {"y": np.arange(4.0), "b": np.array([True, False, True, True])})
+    assert design.rows_of({"b": [True, False]}).x.tolist() == [[1, 1], [1, 0]]
+    assert design.rows_of({"b": [1, 0.0]}).x.tolist() == [[1, 1], [1, 0]]
+    for wrong in ([1, 2], [0.5, 0]):
+        with pytest.raises(ValueError, match=r"expected true or false \(1 or 0\), as training has, got"):
+            design.rows_of({"b": wrong})

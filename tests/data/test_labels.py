@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import fractions
+import re
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from vijax.data.schema.labels import Levels, in_order, labels_of
 from vijax.data.schema.schema import ColumnSchema, Schema
 from vijax.data.schema.typed_columns import typed_table
+from vijax.models.formulas import formula
 
 pandas = pytest.importorskip("pandas")
+pyarrow = pytest.importorskip("pyarrow")
 TEN = pandas.Timestamp("2020-01-01 10:00")
 
 
@@ -259,3 +262,25 @@ def test_lazy_tables_are_to_be_collected():
     polars = pytest.importorskip("polars")
     with pytest.raises(ValueError, match=r"a table in memory, got a LazyFrame. Pass table.collect\(\)"):
         typed_table(polars.DataFrame({"x": [1]}).lazy())
+
+
+@pytest.mark.parametrize("made", [dict, pandas.DataFrame, pyarrow.table])
+def test_blanks_around_names_say_nothing_and_two_that_become_one_are_told(made, tmp_path):
+    """In memory as in files."""
+    cells = ["a", " b", "b", "c "]
+    with pytest.warns(UserWarning, match=r"Blanks around names are left out: ' b' and 'b' are one\."):
+        labels = typed_table(made({"g": cells})).columns["g"].labels()
+    assert labels.names == ("a", "b", "c")
+    assert labels.codes.tolist() == [0, 1, 1, 2]
+    assert labels.levels().codes_of(labels_of(["c", " a ", "d"])).tolist() == [2, 0, -1]
+    pandas.DataFrame({"g": cells}).to_csv(tmp_path / "t.csv", index=False)
+    assert typed_table(str(tmp_path / "t.csv")).columns["g"].labels().names == labels.names
+
+
+def test_rows_with_blank_cells_are_left_out_as_the_error_says():
+    table = pandas.DataFrame({"y": [0.0, 1.0, 2.0, 3.0], "g": ["a", " ", None, "b"]})
+    with pytest.raises(ValueError, match=r"none of 'g' in rows 1, 2 \(2 such\)") as raised:
+        formula.read("y ~ g", table)
+    remedy = re.search(r"with pandas as (.*), or fill them in", str(raised.value))[1]
+    whole = eval(remedy, {"table": table, "float": float})
+    assert formula.read("y ~ g", whole).rows.x.shape == (2, 2)

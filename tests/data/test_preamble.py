@@ -100,3 +100,13 @@ def test_a_column_of_numbers_of_rows_may_be_called_by_the_sign_alone(tmp_path):
 def test_a_comment_below_the_header_is_refused_with_its_line(tmp_path):
     with pytest.raises(DataError, match=r"t\.csv:3: expected 2 cells, as in the header, got 1.*remove comments"):
         read_columns(saved(tmp_path / "t.csv", "a,b\n1,2\n# the second day\n3,4\n"))
+
+
+@pytest.mark.parametrize("title", ["Survey of plants", "% made by a tool", "// 2024"])
+def test_a_title_above_the_header_is_to_be_deleted(title, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{title}\nx,y\n1,2\n3,4\n")
+    with pytest.raises(DataError, match="if line 1 is a title or a comment and not the names of columns, delete it"):
+        read_columns(str(path))
+    path.write_text("x,y\n1,2\n3,4\n")
+    assert read_columns(str(path))["y"].tolist() == [2.0, 4.0]

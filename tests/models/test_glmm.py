@@ -640,3 +640,11 @@ def test_predictions_of_ordered_categories_are_probabilities():
     assert seen.highest.tolist() == [2, 2]
     assert abs(model.replicated(fit, jax.random.key(2)).mean() - y.mean()) < 0.1
     assert model.log_lik(fit, jax.random.key(3), 50).shape == (50, 200)
+
+
+def test_effects_whose_correlations_nobody_can_fit_are_refused():
+    """200 of them took minutes before a first word."""
+    table = {"y": np.arange(300.0), "x": np.linspace(0, 1, 300), "g": np.arange(300) % 20}
+    with pytest.raises(ValueError, match=r"at most 64 effects .*, got 201, which have 20,100 correlations"):
+        vi.glmm("y ~ (bs(x, df=200) | g)", table)
+    assert max(formula.read("y ~ (bs(x, df=200) || g)", table).factors[0].blocks) == 1

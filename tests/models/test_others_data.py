@@ -101,3 +101,21 @@ def test_rows_of_weight_zero_are_no_part_of_predictive_checks():
         layout = how.layout(model.data)
         assert {len(values) for values in layout["rows"].values()} == {20}
         np.testing.assert_allclose(how.observed(layout, model.data), TABLE["y"][weights > 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("batch_size", [None, 5])
+def test_a_state_of_a_table_goes_on_with_its_columns_alone(batch_size):
+    """In another order numbers of one column would be taken for those of another."""
+    pandas = pytest.importorskip("pandas")
+    rows = np.random.default_rng(0).normal(size=(10, 2)) * [1.0, 9.0]
+    table = pandas.DataFrame(rows, columns=["small", "large"])
+    alg = vi.svi(vi.models.mixture(vi.models.emission.full_gaussian(2, 2)))
+    key = jax.random.key(0)
+    go_on = lambda data, state=None: vi.fit(alg, data, num_steps=2, batch_size=batch_size, state=state, key=key)
+    state = go_on(table).state
+    for wrong in (table[["large", "small"]], table.rename(columns={"small": "other"})):
+        with pytest.raises(ValueError, match="state: expected one that was fitted to the columns of this table"):
+            go_on(wrong, state)
+    assert int(go_on(table, state).state.step) == 2
+    assert int(go_on(rows, state).state.step) == 2
+    assert int(go_on(table, go_on(rows).state).state.step) == 2

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax import constrain
 from vijax.adapters.found import Found, free_variables, interval_of
+from vijax.adapters.made_again import once
 from vijax.adapters.numpyro_data import check_missing_as_unknown, check_observed, missing_in, require_run
 from vijax.adapters.numpyro_laws import levels_of, walk_of
 from vijax.checks import require
@@ -62,7 +63,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     2.5
     """
     require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
-    bound = functools.partial(model, *args, **kwargs)
+    bound = _in_each_precision(model, args, kwargs)
     missing = missing_in(model, args, kwargs)
     try:
         runs = [run(bound, jax.random.key(i)) for i in range(RUNS)]
@@ -75,15 +76,37 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     check_observed(runs, missing)
     _check_some_continuous(runs[0])
     variables = free_variables("model", [continuous(sites) for sites in runs])
+    values = {name: runs[0][name]["value"] for name in variables}
+    # Of two ways of writing one density each has its own levels.
+    facts = variables, [(name, site["type"], type(site.get("fn")).__name__) for name, site in runs[0].items()]
     if discrete(runs[0]):
         check_enumerable(runs[0])
-        return density(variables, _summed(bound, runs[0]))
-    made = density(variables, _plain(bound), derived=_derived(bound, deterministic(runs[0])))
-    made = with_prior(made, _prior(bound, list(variables)))
-    names = list(latent(runs[0]))
-    values = {name: runs[0][name]["value"] for name in names}
-    levels = levels_of(lambda moved: _sites_at(bound, {**values, **moved}), runs, names)
-    return with_hierarchy(made, walk_of(bound, levels), levels) if levels else made
+        summed = _summed(bound, runs[0])
+        return once(summed, [], values, facts, lambda: density(variables, summed))
+    joint, derived, prior = _plain(bound), _derived(bound, deterministic(runs[0])), _prior(bound, list(variables))
+
+    def make() -> Model:
+        made = with_prior(density(variables, joint, derived=derived), prior)
+        levels = levels_of(lambda moved: _sites_at(bound, {**values, **moved}), runs, list(latent(runs[0])))
+        return with_hierarchy(made, walk_of(bound, levels), levels) if levels else made
+
+    return once(joint, [prior, derived], values, facts, make)
+
+
+def _in_each_precision(model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+    """The model with its arguments; in each precision with arrays of its own, for JAX takes an array of NumPy that it
+    has read in float32 for one of float32 ever after."""
+    first = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    given = {first: (args, kwargs)}
+
+    def bound() -> Any:
+        now = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        if now not in given:
+            given[now] = jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs))
+        own_args, own_kwargs = given[now]
+        return model(*own_args, **own_kwargs)
+
+    return bound
 
 
 def _sites_at(model: Callable[[], Any], values: Values) -> Sites:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from vijax.adapters.made_again import once
 from vijax.adapters.pymc_laws import hierarchy_of
 from vijax.adapters.pymc_programs import minibatches, program_of
 from vijax.checks import require
@@ -71,9 +72,17 @@ def from_pymc(model: Any) -> Model:
         log_lik, data = _by_row(model, inputs, batched)
         made = density(variables, log_prior=log_joint, log_lik=log_lik, derived=_derived(model, inputs))
         return dataclasses.replace(made, form=dataclasses.replace(made.form, given=data))
-    made = with_prior(density(variables, log_joint, derived=_derived(model, inputs)), log_prior)
-    walk, levels = hierarchy_of(model, inputs, start)
-    return with_hierarchy(made, walk, levels) if levels else made
+    derived = _derived(model, inputs)
+
+    def make() -> Model:
+        made = with_prior(density(variables, log_joint, derived=derived), log_prior)
+        walk, levels = hierarchy_of(model, inputs, start)
+        return with_hierarchy(made, walk, levels) if levels else made
+
+    # Of two ways of writing one density each has its own levels.
+    facts = variables, [(x.name, str(x.owner and x.owner.op)) for x in model.free_RVs]
+    values = {one.name: start[one.name] for one in inputs}
+    return once(log_joint, [log_prior, derived], values, facts, make)
 
 
 def to_inference_data(fit: Fit, model: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Any:

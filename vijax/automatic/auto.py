@@ -17,7 +17,7 @@ from vijax.automatic.assessment import assessed, compared, rivals
 from vijax.automatic.coordinates.bent import as_seen, bent
 from vijax.automatic.coordinates.hierarchies import learnt, most_gradients
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
-from vijax.automatic.density_checks import Exchange, exchanges
+from vijax.automatic.density_checks import MOVES, POINTS, Exchange, exchanges, moved_by_single, of_double
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
@@ -163,14 +163,14 @@ def _of_density(
     """Returns the fit of a log density: by one that is like it near its mode, where that is cheap and close enough."""
     nearby = _nearby(model, data, wanted)
     if nearby is not None:
-        target = Target(nearby.density, nearby.data, level=nearby.level)
-        fit = _of_target(model, density, target, key, wanted, stage)
-        errors = nearby.errors(_values_at(density, target, fit, keys.seed(key)))
+        make = functools.partial(Target.near, nearby)
+        fit = _of_target(model, density, make, key, wanted, stage)
+        errors = nearby.errors(_values_at(density, fit, keys.seed(key)))
         worst = float(np.abs(errors).max())
         if worst < NEARBY:
             sentence = nearby.sentence.format(error=f"{worst:.1g} nats")
             return fit._replace(report=fit.report._replace(verdict=f"{fit.report.verdict} {sentence}"))
-    return _of_target(model, density, Target.of(model, data), key, wanted, stage)
+    return _of_target(model, density, functools.partial(Target.of, model, data), key, wanted, stage)
 
 
 def _nearby(model: Model, data: Any, wanted: _Wanted) -> Nearby | None:
@@ -183,7 +183,7 @@ def _nearby(model: Model, data: Any, wanted: _Wanted) -> Nearby | None:
     return kept(model.log_density, ("nearby", jnp.result_type(float)), lambda _: near(data))
 
 
-def _values_at(density: LogDensity, target: Target, fit: Fit, seed: int) -> dict[str, Any]:
+def _values_at(density: LogDensity, fit: Fit, seed: int) -> dict[str, Any]:
     """Returns values of the variables at some draws on which the fit was judged."""
     draws = fit.report.coordinates
     chosen = np.random.default_rng([seed, 61]).choice(len(draws), min(NEARBY_DRAWS, len(draws)), replace=False)
@@ -197,12 +197,44 @@ def _values_of(density: Any) -> Callable[..., Any]:
 
 
 def _of_target(
-    model: Model, density: LogDensity, target: Target, key: PRNGKeyArray, wanted: _Wanted, stage: Stage | None
+    model: Model,
+    density: LogDensity,
+    make: Callable[[bool], Target],
+    key: PRNGKeyArray,
+    wanted: _Wanted,
+    stage: Stage | None,
 ) -> Fit:
-    """Returns the fit of a log density on the host."""
+    """Returns the fit of a log density on the host, in float64 where float32 would move it. `make` makes it, in double
+    precision or not."""
+    single = _Single() if stage is None else _Single(stage.moved)
+    fit = _in_precision(model, density, make, key, wanted, stage, single)
+    if isinstance(fit, _Single):
+        fit = _in_precision(model, density, make, key, wanted, None, fit)
+        assert isinstance(fit, Fit)
+    return fit
+
+
+class _Single(NamedTuple):
+    """A fit in float32 that was given up."""
+
+    moved: float = 0.0  # standard deviations by which float32 moves means or sds; 0 where nothing is known of it
+    gradients: int = 0  # evaluated so far
+
+
+def _in_precision(
+    model: Model,
+    density: LogDensity,
+    make: Callable[[bool], Target],
+    key: PRNGKeyArray,
+    wanted: _Wanted,
+    stage: Stage | None,
+    single: _Single,
+) -> Fit | _Single:
+    """Returns the fit of a log density; in float64 after one in float32 that was given up. Or the latter."""
     num_starts, max_draws, max_gradients, batch_size, richer = wanted
-    seed = keys.seed(key)
-    budget = max_gradients or max(FEWEST_GRADIENTS, A_VARIABLE * min(target.dim, MOST_FULL))
+    target, seed = make(single.moved > 0), keys.seed(key)
+    target.num_gradients = single.gradients
+    budget = max_gradients or max(FEWEST_GRADIENTS, A_VARIABLE * min(target.dim, MOST_FULL)) + single.gradients
     size = _batch_size(target, density, batch_size)
     _check_richer(richer, target.dim, size)
     check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL, density.hierarchy is not None)
@@ -223,13 +255,19 @@ def _of_target(
         def done(q: Gaussian, found: list[Found]) -> _Done:
             labels = _labels(target, found[0].mode, q.sds, seed)
             q = q._replace(reference=target.reference, bend=target.bend)
-            return _Done(model, run, q, Searched(found, labels, num_starts), watcher, key)
+            return _Done(model, run, q, Searched(found, labels, num_starts), watcher, key, moved=single.moved)
 
         if target.dim > MOST_FULL:
             return done(*_many_variables(run, watcher, seed, num_starts)).as_fit()
         if size is None:
             misfit = Misfit(target.dim, richer)
-            normal = done(*_normal(run, watcher, seed, num_starts, max_draws, misfit))
+            q, found = _normal(run, watcher, seed, num_starts, max_draws, misfit)
+            normal = done(q, found)
+            if q.ended not in STOPPED and _may_be_rounded(model, target):
+                moved = moved_by_single(target, lambda: make(True), q, seed)
+                if moved > MOVES:
+                    return _Single(moved, target.num_gradients + 2 * POINTS)
+                normal = normal._replace(moved=moved if np.isnan(moved) else 0.0)
             return _normal_or_mixture(_bent(normal, max_draws, misfit), misfit)
         sample = run._replace(target=Target(density, *many_groups.sample_of(target.groups, target.dim, seed)))
         q, found = _normal(sample, watcher, seed, num_starts, max_draws, Misfit(target.dim, False))
@@ -244,6 +282,13 @@ def _of_target(
 
 
 STOPPED = Ended.UNBOUNDED, Ended.INTERRUPTED
+
+
+def _may_be_rounded(model: Model, target: Target) -> bool:
+    """Says whether to ask float64: of a user's density that float32 computes at once. Sums over many rows are taken in
+    float64 as it is, and regressions by a formula are written for float32."""
+    has_double = not target.is_double and jnp.result_type(float) == jnp.float32 and jax.default_backend() != "tpu"
+    return has_double and target.num_rows < MANY_ROWS and not model.form.in_units_of_given
 
 
 def _labels(target: Target, mode: Mode, sds: np.ndarray, seed: int) -> list[Exchange]:
@@ -378,6 +423,8 @@ class _Done(NamedTuple):
     watcher: Watcher  # of Ctrl-C
     key: PRNGKeyArray  # of the fit
     plain: float = np.inf  # bound of the normal before its coordinates were bent
+    # Standard deviations by which float32 would move it, where it was computed in float64; NaN where this is not known
+    moved: float = 0.0
 
     def report(
         self, q: Gaussian | Mixture, normal: Gaussian | None = None, passed_over: Sequence[Found] = ()
@@ -385,11 +432,14 @@ class _Done(NamedTuple):
         """Reports on this normal, or on a mixture that began at it; `passed_over` are modes that the normal did not
         describe."""
         limits = normal, self.run.max_gradients, passed_over, self.plain
-        return assessed(self.model, self.run.target, q, self.searched, keys.seed(self.key), *limits)
+        said = assessed(self.model, self.run.target, q, self.searched, keys.seed(self.key), *limits)
+        words = f"{said.verdict} {of_double(self.moved)}" if self.moved > 0 else said.verdict
+        return said._replace(single=self.moved, verdict=words)
 
     def as_fit(self, report: Report | None = None) -> Fit:
         """Returns the normal as a fit."""
         stage = self.watcher.stage if self.q.ended is Ended.INTERRUPTED else None
+        stage = None if stage is None else stage._replace(moved=np.nan_to_num(self.moved, posinf=np.inf))
         return as_fit(self.model, self.q, (report or self.report(self.q))._replace(stage=stage), self.key)
 
 

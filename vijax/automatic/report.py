@@ -181,6 +181,8 @@ class Report(NamedTuple):
       rounding: rounding of the log density, in nats, roughly.
       away: the modes that q does not describe, in the coordinates of the fit.
       widths: the parts of other widths that q does not describe, in these coordinates too.
+      single: standard deviations by which float32 would move means or sds, where the fit was computed in float64 for
+        that; 0 where it does not, and NaN where JAX could not trace the density in float64 after float32.
     """
 
     elbo: Estimate
@@ -202,6 +204,7 @@ class Report(NamedTuple):
     rounding: float = 0.0
     away: Sequence[Any] = ()
     widths: Sequence[Any] = ()
+    single: float = 0.0
 
     def __repr__(self) -> str:
         head = [f"bound {self.elbo} nats; gap {self.gap:.3g} nats; k-hat {self.khat:.2f}; {self.ended}"]

@@ -6,6 +6,7 @@ the blocks are added on the host in float64, so that less is lost to rounding, t
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from vijax.contract.batch import rows_in
+from vijax.contract.batch import Nearby, rows_in
 from vijax.contract.model import Model
 from vijax.fitting.loader import all_groups
 from vijax.models.energies.bend import Bend
@@ -24,6 +25,7 @@ from vijax.models.energies.free_part import GivenOthers
 from vijax.models.energies.reference import Reference
 from vijax.tree import on_device
 from vijax.xla.compiler import kept, step_jit, training_jit
+from vijax.xla.precision import enable_x64
 
 GRADIENTS_OF_CURVATURE = 3  # that a gradient with a Hessian times a vector costs
 MOVED = 64  # calls' points that are moved between coordinates at once
@@ -50,35 +52,46 @@ class Target:
         given: tuple[PyTree, ...] = (),
         reference: Reference | None = None,
         bend: Bend | None = None,
+        is_double: bool = False,
         level: float = 0.0,
     ):
         self.dim, self.variables = model.variables.dim, model.variables
         self.num_gradients = 0  # points at which a gradient was evaluated so far
-        self.epsilon = float(np.finfo(jnp.result_type(float)).eps)  # relative rounding of values
-        self.groups = jax.tree.map(on_device, data)  # the data, groups leading
+        self.is_double = is_double  # computed in float64, whatever the working precision is
+        with self._in_precision():
+            self.epsilon = float(np.finfo(jnp.result_type(float)).eps)  # relative rounding of values
+            self.groups = jax.tree.map(on_device, data)  # the data, groups leading
+            self._data_scale = np.asarray(scale, jnp.result_type(float))
         self._model, self._given = model, given
         self.reference = reference  # of coordinates of a hierarchy; None for the free coordinates themselves
         self.bend = bend  # of these coordinates; None where they are as they are
         self._place = Place(reference, bend)
         self._scale = scale
         self.level = level  # a constant of the density that is added here, in float64
-        self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given, self._place
+        self._data = self._data_scale, self.groups, given, self._place
         self._blocks = _blocks_of(self.num_groups, self.num_rows) if self.num_rows >= MANY_ROWS else 1
         self.epsilon /= self._blocks**0.5  # their errors are independent
         if abs(level) > LEFT:  # what is rounded is the density less its level
             self.epsilon = max(self.epsilon * LEFT / abs(level), min(self.epsilon, FINEST))
 
     @classmethod
-    def of(cls, model: Model, data: Any) -> Target:
+    def of(cls, model: Model, data: Any, is_double: bool = False) -> Target:
         """Takes data as `vijax.fit` does, all in one batch without padding. Raises ValueError: the model does not read
         such data."""
-        return cls(model.log_density, all_groups(data, model))
+        with _precision(is_double):
+            return cls(model.log_density, all_groups(data, model), is_double=is_double)
+
+    @classmethod
+    def near(cls, nearby: Nearby, is_double: bool = False) -> Target:
+        """A density that is like a model's near its mode."""
+        with _precision(is_double):
+            return cls(nearby.density, nearby.data, is_double=is_double, level=nearby.level)
 
     def within(self, reference: Reference | None, bend: Bend | None = None) -> Target:
         """The same density in coordinates of its hierarchy, None for its free coordinates; and with these bent."""
         if reference is None and bend is None and self.is_free:
             return self
-        other = Target(self._model, self.groups, self._scale, self._given, reference, bend, self.level)
+        other = Target(self._model, self.groups, self._scale, self._given, reference, bend, self.is_double, self.level)
         other.num_gradients = self.num_gradients
         return other
 
@@ -116,7 +129,8 @@ class Target:
         self.num_gradients += GRADIENTS_OF_CURVATURE * len(z)
         program = kept(self._model, _less_laws, lambda model: step_jit(_less_laws(model)))
         pairs = zip(_in_turn(z, AT_ONCE), _in_turn(v, AT_ONCE), strict=True)
-        parts = [program(self._data, *some) for some in pairs]
+        with self._in_precision():
+            parts = [program(self._data, *some) for some in pairs]
         slopes, pushed = (
             np.concatenate([np.asarray(x, np.float64) for x in part]) for part in zip(*parts, strict=True)
         )
@@ -124,8 +138,13 @@ class Target:
 
     def _moved(self, program: Any, x: np.ndarray) -> Float[np.ndarray, "points D"]:
         some = _in_turn(x, AT_ONCE * MOVED)
-        moved = [np.asarray(program(part, self._place), np.float64) for part in some]
+        with self._in_precision():
+            moved = [np.asarray(program(part, self._place), np.float64) for part in some]
         return np.concatenate(moved)[: len(x)]
+
+    def _in_precision(self) -> contextlib.AbstractContextManager:
+        """The precision in which programs are compiled and run."""
+        return _precision(self.is_double)
 
     @property
     def num_groups(self) -> int:
@@ -169,7 +188,8 @@ class Target:
         program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
         fewest = 1 << max(len(x) - 1, 0).bit_length()  # a program of a size that fits
         some = _in_turn(x, min(max(MOST_NUMBERS // self.dim, 1), fewest))
-        parts = [np.asarray(program(part, self._given, self._place), np.float64) for part in some]
+        with self._in_precision():
+            parts = [np.asarray(program(part, self._given, self._place), np.float64) for part in some]
         values = np.concatenate(parts)[: len(x)]
         return np.where(values < np.inf, values, -np.inf)
 
@@ -190,11 +210,16 @@ class Target:
         jitted = training_jit if ask is jax.value_and_grad and blocks >= DEAR_BLOCKS else step_jit
         program = kept(self._model, (ask, blocks), lambda model: jitted(_at_points(ask, model, blocks)))
         parts = []
-        for some in zip(*(_in_turn(a, AT_ONCE) for a in x), strict=True):
-            parts.append(program(self._data, *some))
+        with self._in_precision():
+            for some in zip(*(_in_turn(a, AT_ONCE) for a in x), strict=True):
+                parts.append(program(self._data, *some))
         summed = lambda a: np.asarray(a, np.float64).sum(0) if blocks > 1 else np.asarray(a, np.float64)
         joined = lambda *each: np.concatenate([summed(a) for a in each])[: len(x[0])]
         return jax.tree.map(joined, *parts)
+
+
+def _precision(is_double: bool) -> contextlib.AbstractContextManager:
+    return enable_x64(True) if is_double else contextlib.nullcontext()
 
 
 def _in_turn(x: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -241,6 +241,8 @@ class Stage(NamedTuple):
     gradients: int  # evaluated so far
     # Coordinates of a hierarchy in which all of this is; None where the density has none
     reference: Reference | None = None
+    # Standard deviations by which float32 would move means or sds, where all of this is of float64 for that; else 0
+    moved: float = 0.0
 
     def found(self) -> list[Found]:
         """Returns the modes."""

@@ -109,6 +109,33 @@ def implied() -> Init:
 
 
 @by_value
+def drawn(names: tuple[str, ...] | None = None) -> Init:
+    """Locals drawn from the law where E-steps start, by what each group holds, wherever it stands; the others at its
+    mean. It tells apart what the prior holds equal: classes that can be exchanged, factors about zero.
+
+    Args:
+      names: the locals that are drawn; None: all.
+
+    Raises:
+      ValueError: when used, a name that no local has.
+    """
+
+    def start(key: PRNGKeyArray, context: Context) -> Product:
+        data = jax.tree.map(jnp.asarray, context.data().data)
+        stats, begin = context.start_stats(), context.energy.start or context.energy.locals
+        chosen = tuple(stats) if names is None else names
+        strange = sorted(set(chosen) - set(stats))
+        require(not strange, "names", f"names among the locals {sorted(stats)}", strange)
+        codes = codes_of_all_digits(data)
+        for name, own in zip(chosen, jax.random.split(key, len(chosen)), strict=True):
+            draw = lambda group, key, name=name: begin(group)[name].sample_stats(key)
+            stats = {**stats, name: jax.vmap(draw)(data, keys_of(own, codes))}
+        return context.implied_by(stats)
+
+    return start
+
+
+@by_value
 @checked
 def random_responsibilities(concentration: Positive = 1.0) -> Init:
     """Classes of each group drawn from a symmetric Dirichlet, by what the group holds, wherever it stands: equal groups
@@ -264,5 +291,5 @@ def _the_class(context: Context) -> tuple[str, Categorical]:
     templates = context.templates()
     classes = [(name, q) for name, q in templates.items() if isinstance(q, Categorical)]
     found = {name: type(q).__name__ for name, q in templates.items()}
-    require(classes, "init", "a model with a categorical local", f"locals {found}", "Use vijax.init.prior().")
+    require(bool(classes), "init", "a model with a categorical local", f"locals {found}", "Use vijax.init.prior().")
     return classes[0]

@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 
 from vijax.contract import describe
 from vijax.data.known_words import mark_of
-from vijax.fitting.loader import words_of
+from vijax.fitting.loader import columns_of, words_of
 from vijax.inference.spec import Spec
 
 UNKNOWN = np.zeros(4, np.uint32)
@@ -32,12 +32,12 @@ BATCHES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Mark:
-    """The mark of the data of a run in its state: 128 bits of the data; of documents whose words are known 64 bits of
-    the documents, 48 of their words, and a sign that says so.
+    """The mark of the data of a run in its state: 128 bits of the data; where the words of documents or the names of
+    columns are known, 64 bits of the data, 48 of these names, and a sign that says so.
 
     Attributes:
       data: 128 bits of the data.
-      words: eight bytes of the words; None where they are not known.
+      words: eight bytes of the words or names; None where they are not known.
     """
 
     data: np.ndarray
@@ -52,14 +52,20 @@ class Mark:
         return np.array([*self.data[:2], first, (second & 0xFFFF) | WITH_WORDS << 16], np.uint32)
 
     def is_of(self, stored: np.ndarray) -> bool:
-        """True where a state is of these data; earlier releases stored no words."""
+        """True where a state is of these data; earlier releases stored no words, and arrays have no names."""
+        if self.words is None and _has_words(stored):
+            return np.array_equal(stored[:2], self.data[:2])
         return np.array_equal(stored, self.stored) or np.array_equal(stored, self.data)
 
     def is_of_other_words(self, stored: np.ndarray) -> bool:
-        """True where a state is of other words than these."""
-        if self.words is None or self.is_of(stored) or int(stored[3]) >> 16 != WITH_WORDS:
+        """True where a state is of other words, or columns of other names, than these."""
+        if self.words is None or self.is_of(stored) or not _has_words(stored):
             return False
         return not np.array_equal(stored[2:], self.stored[2:])
+
+
+def _has_words(stored: np.ndarray) -> bool:
+    return int(stored[3]) >> 16 == WITH_WORDS
 
 
 def of_words(words: Sequence[str]) -> np.ndarray:
@@ -73,6 +79,8 @@ def mark(loader: Any, spec: Spec, hyper: PyTree) -> Mark:
     described_by = "" if form is None else form.described_by
     if described_by:  # a model of documents with covariates, whose coefficients mean these columns
         words = (*(words or ()), described_by)
+    if form is None and (columns := columns_of(loader)) is not None:
+        words = tuple(name for names in columns for name in ("table", *(names or ())))
     return Mark(fingerprint(loader, spec, hyper), None if words is None else mark_of(words))
 
 

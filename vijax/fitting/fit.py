@@ -35,7 +35,7 @@ from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
 from vijax.fitting.loader import Loader, as_loader, words_of
 from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stacked
-from vijax.fitting.restarts import Many, best, in_runs, many, of_run
+from vijax.fitting.restarts import Many, best, in_runs, many, of_run, warn_of_equal_starts
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import begun, gone_on
 from vijax.fitting.room import check_room
@@ -220,8 +220,11 @@ def fit(
         check_batches(alg, loader, total)
         shared, more = of_general(alg)
         runs, points = shared if restarts == 1 else many(shared, restarts), {**spec.model.hyper, **(hyper or {})}
-        begin = begun if state is None else functools.partial(gone_on, state=state)
+        is_new = state is None
+        begin = begun if is_new else functools.partial(gone_on, state=state)
         state = begin(runs, loader, key_init, tree.as_arrays(points), more)
+        if is_new and not spec.draws:
+            warn_of_equal_starts(state)
         is_noisy = loader.steps_per_epoch > 1 or spec.draws
         window = window_of(loader.steps_per_epoch) if is_noisy else 0
         state = _watching(state, window) if window and tol is not None else state

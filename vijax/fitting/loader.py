@@ -20,6 +20,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.known_words import are_same, over_words, require_described_by
 from vijax.data.minibatch import Share, Shared
 from vijax.data.reading.checks import fail
+from vijax.data.schema.number_arrays import require_same_index
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
 from vijax.data.streams.foreign import adopted
@@ -28,6 +29,7 @@ from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
 from vijax.data.streams.rows import Rows
 from vijax.data.streams.stream import stream_loader
+from vijax.predict.named_columns import Names, names_of
 
 
 class Loader(Protocol):
@@ -69,6 +71,7 @@ class ArrayLoader(Shared):
     is_fixed: bool = False  # the same batches in every pass, in another order
     kinds: tuple[intake.Kind, ...] | None = None  # conversions of the arrays; None: they stay as they are
     share: Share | None = None  # what this process reads of each batch; None: all of it
+    leaf_columns: Names | None = None  # the names of the columns of each array; None: no table is among them
 
     @property
     def num_groups(self) -> int:
@@ -247,7 +250,7 @@ def as_loader(
     data = model.form.given if data is None else data
     if hasattr(data, "batches"):
         return data if hasattr(data, "steps_per_epoch") else _of_stream(data, model)
-    data = adopted(data)
+    given, data = data, adopted(data)
     if model.form.documents is not None:
         corpus = _documents(data, model.form.documents)
         _check_batch_size(batch_size, corpus.num_documents)
@@ -267,6 +270,7 @@ def as_loader(
         return row_loader(data, model, size or data.num_groups, seed, num_parts is not None)
     if model.form.one_group:
         data = one_group(data)
+    _check_index(given)
     check_given(data, model.form)
     check_numbers(data)
     (model.form.check or check_finite)(data)
@@ -278,7 +282,8 @@ def as_loader(
     size = _size_of_parts(total, num_parts, batch_size)
     # Locals that are carried from step to step have a row for each group of the batch, and no padding.
     whole = total if model.locals.carried else padded_size(total)
-    return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None, kinds=tuple(kinds))
+    is_fixed, names = num_parts is not None, names_of(given)
+    return ArrayLoader(data, size or whole, seed, is_fixed=is_fixed, kinds=tuple(kinds), leaf_columns=names)
 
 
 def _of_stream(source: Any, model: Model) -> Loader:
@@ -320,6 +325,15 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
             f"Parts of {size} are {-(-total // size)}."
         )
     return size
+
+
+def _check_index(data: Any) -> None:
+    """Raises ValueError where tables of pandas in the data have rows of other labels, or in another order."""
+    if isinstance(data, list):
+        return
+    named = [(f"data{jax.tree_util.keystr(path)}", leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(data)]
+    for name, leaf in named[1:]:
+        require_same_index(named[0][1], name, leaf, named[0][0])
 
 
 def check_given(data: PyTree, form: DataForm) -> None:
@@ -381,6 +395,16 @@ def words_of(loader: Any) -> tuple[str, ...] | None:
         words = getattr(loader, "vocabulary", None)
         if words is not None:
             return tuple(words)
+        loader = getattr(loader, "inner", None)
+    return None
+
+
+def columns_of(loader: Any) -> Names | None:
+    """The names of the columns of a loader's tables, or of one that is wrapped; None where no table is known."""
+    while loader is not None:
+        names = getattr(loader, "leaf_columns", None)
+        if names is not None:
+            return names if any(own is not None for own in names) else None
         loader = getattr(loader, "inner", None)
     return None
 

@@ -6,6 +6,7 @@ customary remedy.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ from vijax.xla.compiler import kept, quick_jit
 
 WINDOW = 10
 """The objective, an estimate where batches are parts of the data, is averaged over the last so many steps."""
+MOST_COMPARED = 1 << 24
+"""The most numbers of one array of all starts that are compared."""
 
 
 class Many(NamedTuple):
@@ -93,6 +96,22 @@ def best(state: Many) -> int:
 def best_state(state: State | Many) -> State:
     """The best run's state, or a lone run's own."""
     return _run(state.states, best(state)) if isinstance(state, Many) else state
+
+
+def warn_of_equal_starts(state: State | Many) -> None:
+    """Warns where all of several runs begin at the same place: without randomness in the steps they are one run."""
+    if not isinstance(state, Many):
+        return
+    leaves = jax.tree.leaves((state.states.posterior, state.states.local))
+    if any(leaf.size > MOST_COMPARED for leaf in leaves):
+        return
+    if all(np.array_equal(leaf, np.broadcast_to(leaf[:1], leaf.shape)) for leaf in map(np.asarray, leaves)):
+        warnings.warn(
+            f"restarts: all {len(state.recent)} runs begin at the same place, for the model's start draws nothing, and "
+            "so they are one run. Choose a start that draws, such as init=vijax.init.drawn(), or leave restarts out.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def of_run(i: int, state: Many, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:

@@ -52,7 +52,7 @@ def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, mor
     """A state to go on from, to be consumed; the caller's stays as it is.
 
     Raises:
-      ValueError: it has sites of another number of observations, or was fitted to other words.
+      ValueError: it has sites of another number of observations, or was fitted to other words or columns.
 
     Warns:
       ForgottenWarning: messages, locals or a kernel that it remembers are not of these data.
@@ -79,12 +79,17 @@ def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, mor
 
 
 def _check_words(alg: Algorithm, now: Mark, stored: np.ndarray) -> None:
-    """Raises ValueError where a state was fitted to other words, or by other covariates: its numbers would be taken for
-    those of new ones."""
+    """Raises ValueError where a state was fitted to other words or columns, or by other covariates: its numbers would
+    be taken for those of new ones."""
     form = alg.spec.model.form.documents
-    documents, words, _ = ("documents", "words", "") if form is None else form.names
+    documents, words, _ = ("rows", "columns", "") if form is None else form.names
     if now.is_of_other_words(stored):
-        if form is not None and form.described_by:
+        if form is None:
+            raise ValueError(
+                "state: expected one that was fitted to the columns of this table, in their order, got one of others. "
+                "Give the table with the columns that it was fitted to, as its fit.columns has them."
+            )
+        if form.described_by:
             raise ValueError(
                 f"state: expected one of this model, got one of another formula, of other training rows or of other "
                 f"{words}. Its coefficients are in units of its own columns: leave state out, or take the model of the "

@@ -23,15 +23,32 @@ def names_of(data: PyTree, loader: Any = None) -> Names | None:
       data: the data.
       loader: their loader, which knows the names where the data are read batch by batch.
 
+    Raises:
+      ValueError: a table with two columns of one name.
+
     >>> import pandas, numpy
     >>> names_of(pandas.DataFrame({"a": [1.0], "b": [2.0]})), names_of(numpy.zeros((1, 2)))
     ((('a', 'b'),), None)
     """
     names = getattr(loader, "leaf_columns", None)
     if names is None:
-        is_texts = isinstance(data, list)  # perhaps millions
-        names = () if is_texts else tuple(map(matrix_names, jax.tree.leaves(data)))
+        leaves = () if isinstance(data, list) else jax.tree.leaves(data)  # texts are perhaps millions
+        for leaf in leaves:
+            _check_distinct(leaf)
+        names = tuple(map(matrix_names, leaves))
     return names if any(own is not None for own in names) else None
+
+
+def _check_distinct(table: Any) -> None:
+    """Raises ValueError where two columns have one name: a later table in another order could not be read."""
+    names = names_in(table) or ()
+    if len(set(names)) == len(names):
+        return
+    repeated = next(name for name in names if names.count(name) > 1)
+    raise ValueError(
+        f"data: expected columns of distinct names, got {names.count(repeated)} of {repeated!r}. Rename them, or pass "
+        "an array of the values, whose columns are taken by place."
+    )
 
 
 def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> PyTree:

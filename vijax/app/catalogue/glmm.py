@@ -279,6 +279,7 @@ SOURCE = TABLES._replace(
     describe=described,
     check=check,
     keep=_keep,
+    kept_files=(SCHEMA,),
     kept=lambda folder: None,
     new=new,
 )

@@ -280,6 +280,7 @@ DOCUMENTS = Source(
     describe=_describe,
     check=_check,
     keep=lambda folder, data: write_text(folder / WORDS, "\n".join(data.names) + "\n"),
+    kept_files=(WORDS,),
     kept=_kept,
     new=_new,
     results="doc_topics",

@@ -137,6 +137,7 @@ GRAPHS = Source(
     describe=_describe,
     check=_check,
     keep=lambda folder, data: None,  # results for nodes need the training graph itself
+    kept_files=(),
     kept=lambda folder: None,
     new=_new,
     results="nodes",

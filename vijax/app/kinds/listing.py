@@ -74,6 +74,7 @@ class Source(NamedTuple):
     check: Callable[[Any, Any], None]  # (config, entries) raises `ConfigError` on settings that do not go together
     # (run folder, data) writes what a run keeps of its data: no more than words, columns and sizes
     keep: Callable[[Path, Data], None]
+    kept_files: tuple[str, ...]  # the names of files that `keep` may write; their checksums are kept as well
     # run folder -> data that stand in for the run's, enough to make its model; None where there are none
     kept: Callable[[Path], Data | None]
     # (config, data of the run, path or object or None for the run's own, column or None) -> `New`

@@ -255,4 +255,13 @@ def _table_of(found: Mapping[str, np.ndarray], who: str) -> Table | None:
     )
 
 
-RATINGS = DOCUMENTS._replace(section=RatingData, load=load, other=other, new=new, digest=digest, keep=keep, kept=kept)
+RATINGS = DOCUMENTS._replace(
+    section=RatingData,
+    load=load,
+    other=other,
+    new=new,
+    digest=digest,
+    keep=keep,
+    kept_files=(*DOCUMENTS.kept_files, FEATURES),
+    kept=kept,
+)

@@ -556,6 +556,7 @@ TABLES = Source(
     describe=_describe,
     check=_check,
     keep=_keep,
+    kept_files=(COLUMNS,),
     kept=_kept,
     new=_new,
     results="transformed",

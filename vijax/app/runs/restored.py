@@ -11,7 +11,7 @@ import jax
 from vijax.app.kinds.assemble import load_data, make_algorithm, state_like, state_needs_data
 from vijax.app.kinds.listing import Data, Seen
 from vijax.app.runs.at_once import as_kept
-from vijax.app.runs.run_folder import check_same_data, latest_checkpoint, other_version
+from vijax.app.runs.run_folder import check_same_data, latest_checkpoint, other_version, read_kept
 from vijax.app.settings.config import Config, ConfigError, resolved
 from vijax.data.reading.checks import DataError
 from vijax.fitting.checkpoint import CheckpointError, OtherTreeError
@@ -47,7 +47,7 @@ def restore(folder: Path, config: Config, data: Data | None = None, moved: str |
 def _kept(folder: Path, config: Config) -> Data | None:
     """Data that stand in for the run's; None where these are not enough."""
     listing = config.listing
-    kept = None if listing.needs_rows else listing.source.kept(folder)
+    kept = None if listing.needs_rows else read_kept(folder, config)
     if kept is None or (listing.reads_documents and state_needs_data(config, make_algorithm(config, kept))):
         return None
     return kept

@@ -45,6 +45,7 @@ from vijax.app.runs.run_folder import (
     note_versions,
     read_run_config,
     write_beginning,
+    write_kept,
 )
 from vijax.app.runs.team import Alone
 from vijax.app.settings.config import Config, ConfigError, resolved
@@ -125,7 +126,7 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None, tea
     with locked(folder), _telling(folder), config.in_precision():
         data = read(config, say) if data is None else data
         check_same_data(folder, config, data)
-        config.listing.source.keep(folder, data)  # mends damaged files
+        write_kept(folder, config, data)  # mends damaged files
         with announced(say, MAKING):
             algorithm = make_algorithm(config, data)
         remove_leftovers(own_folder(folder / "checkpoints"))

@@ -2,7 +2,7 @@
 
 RUN/config.toml     every setting, as resolved       RUN/summary.txt     what was found, to read
 RUN/versions.json   what it ran on                   RUN/posterior.npz   q(beta), by variable and parameter
-RUN/data.json       sizes and checksum of the data   RUN/result.json     status, score, what the page shows
+RUN/data.json       sizes and checksums of the data  RUN/result.json     status, score, what the page shows
 RUN/vocabulary.txt  the words, by id (documents)     RUN/figures/        *.png
 RUN/columns.json    names, classes, scales (tables)  RUN/report.html     all of it on one page
 RUN/metrics.jsonl   a line a step, a line a score    RUN/tables/         *.csv
@@ -22,6 +22,7 @@ config.toml is written last, before the first step: a folder without it is no ru
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import platform
@@ -33,7 +34,7 @@ from typing import Any
 
 import jax
 
-from vijax.app.kinds.assemble import fingerprint
+from vijax.app.kinds.assemble import fingerprint, fingerprint_of_units
 from vijax.app.kinds.listing import Data
 from vijax.app.kinds.topic_names import check_names
 from vijax.app.runs.earlier import noise_of_then, with_noise_of_then
@@ -44,6 +45,10 @@ from vijax.files import own_folder, write_text
 from vijax.fitting import checkpoint
 
 Say = Callable[[str], None]
+UNITS = "sha256_of_units"
+"""The entry of data.json with a checksum of units and times."""
+KEPT = "kept"
+"""The entry of data.json with the checksum of each file that a run keeps of its data."""
 
 
 def read_run_config(folder: Path) -> Config:
@@ -102,19 +107,48 @@ def _is_lost(path: Path) -> bool:
 def write_beginning(folder: Path, config: Config, data: Data) -> None:
     """Writes the files that are known before the first step; config.toml last, with which the run exists."""
     own_folder(folder / "checkpoints")
-    config.listing.source.keep(folder, data)
     write_json(folder / "versions.json", _versions_now() | {"began": time.ctime()})
-    write_json(folder / "data.json", _data_facts(config, data))
+    write_kept(folder, config, data)
     write_text(folder / "config.toml", write_toml(config))
 
 
+def write_kept(folder: Path, config: Config, data: Data) -> None:
+    """Writes what a run keeps of its data, and data.json with the checksums of these files."""
+    source = config.listing.source
+    source.keep(folder, data)
+    sums = {name: _checksum(folder / name) for name in source.kept_files if (folder / name).is_file()}
+    write_json(folder / "data.json", {**_data_facts(config, data), KEPT: sums})
+
+
+def read_kept(folder: Path, config: Config) -> Data | None:
+    """Data that stand in for the run's, from the files that it has kept; None where its kind of data has none. A file
+    that is not as the run wrote it is a `DamagedError`: one digit changed would be other predictions."""
+    source = config.listing.source
+    data = source.kept(folder)
+    sums = read_facts(folder).get(KEPT, {})  # a run of an earlier version has none
+    for name, before in sums.items() if isinstance(sums, dict) else ():
+        path = folder / Path(name).name
+        if not path.is_file() or _checksum(path) != before:
+            fault = f"{path}: damaged: it is not as the run wrote it (its checksum in data.json is another)"
+            raise DamagedError(fault, f"write it again: vijax resume {folder}")
+    return data
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def _data_facts(config: Config, data: Data) -> dict[str, Any]:
-    return {**config.listing.source.facts(data), "sha256": fingerprint(config, data)}
+    sums = {"sha256": fingerprint(config, data), UNITS: fingerprint_of_units(data)}
+    return {**config.listing.source.facts(data), **sums}
 
 
 def check_same_data(folder: Path, config: Config, data: Data) -> None:
     """Raises a `ConfigError` if the data differ from those the run began with."""
     before, now = read_facts(folder), _data_facts(config, data)
+    before.pop(KEPT, None)
+    if UNITS not in before:  # a run of an earlier version
+        now.pop(UNITS)
     if before != now:
         changed = ", ".join(
             f"{key}: {before.get(key)} then, {now[key]} now" for key in now if before.get(key) != now[key]

@@ -1,7 +1,7 @@
 """Names of levels (groups, users, items, categories): exact text, and one name for all values that are equal.
 
-Text is the level that it says: "007" is not "7", and "1e3" is not "1000". Numbers of any type name the level of their
-equal (1, 1.0, `np.int8(1)`, `Decimal("1.0")`), dates the same day at any resolution.
+Text is the level that it says: "007" is not "7", and "1e3" is not "1000"; blanks around it say nothing. Numbers of any
+type name the level of their equal (1, 1.0, `np.int8(1)`, `Decimal("1.0")`), dates the same day at any resolution.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import datetime
 import decimal
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Rational
 from typing import Any, Literal
 
@@ -219,6 +220,7 @@ def labels_of_distinct(
         is_gap = is_missing is not None and isinstance(value, str) and is_missing(value)
         if not is_gap and not is_none(value):
             named[place] = name_of_value(value)
+    _warn_of_blanks({distinct[place]: name for place, (_, name) in named.items() if isinstance(distinct[place], str)})
     kind = _widest({kind for kind, _ in named.values()})
     places: dict[str, int] = {}
     kinds: list[LabelKind] = []
@@ -232,6 +234,17 @@ def labels_of_distinct(
             kinds.append("number" if is_one else own_kind)
         own_codes[place] = places[own_name]
     return Labels(tuple(places), own_codes[codes], kind, tuple(kinds))
+
+
+def _warn_of_blanks(names: Mapping[str, str]) -> None:
+    """Warns where two texts are one name without the blanks around them."""
+    first: dict[str, str] = {}
+    for text, name in sorted(names.items()):
+        other = first.setdefault(name, text)
+        if other.strip() == text.strip() and other != text:
+            said = f"Blanks around names are left out: {other!r} and {text!r} are one."
+            warnings.warn(said, UserWarning, stacklevel=4)
+            return
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -264,15 +277,15 @@ def kind_of_names(names: Iterable[str]) -> LabelKind:
 def name_of_value(value: Any) -> tuple[LabelKind, str]:
     """The kind of a value, and the name that all its equals have.
 
-    >>> name_of_value(1.0), name_of_value("007"), name_of_value(np.float32(0.1)), name_of_value(True)
+    >>> name_of_value(1.0), name_of_value(" 007"), name_of_value(np.float32(0.1)), name_of_value(True)
     (('number', '1'), ('text', '007'), ('number', '0.1'), ('truth', 'True'))
     >>> name_of_value(datetime.date(2024, 5, 1)), name_of_value(np.datetime64("2024-05-01T00:00", "ns"))
     (('time', '2024-05-01'), ('time', '2024-05-01'))
     """
     if isinstance(value, str):
-        return "text", unicodedata.normalize("NFC", value)
+        return "text", _text_name(value)
     if isinstance(value, bytes):
-        return "text", unicodedata.normalize("NFC", value.decode("utf-8", "backslashreplace"))
+        return "text", _text_name(value.decode("utf-8", "backslashreplace"))
     if isinstance(value, bool | np.bool_):
         return "truth", str(bool(value))
     if isinstance(value, np.timedelta64 | datetime.timedelta):
@@ -286,7 +299,11 @@ def name_of_value(value: Any) -> tuple[LabelKind, str]:
         return "number", _whole_name(int(value.numerator)) if is_whole else _number_name(float(value))
     if isinstance(value, datetime.date | np.datetime64):
         return "time", _time_name(value)
-    return "text", unicodedata.normalize("NFC", str(value))
+    return "text", _text_name(str(value))
+
+
+def _text_name(text: str) -> str:
+    return unicodedata.normalize("NFC", text.strip())
 
 
 def name_of(value: Any) -> str:

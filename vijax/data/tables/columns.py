@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from vijax.data.reading.checks import fail
 from vijax.data.reading.parquet_values import EXACT
 from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, said_of_words, with_known_names
-from vijax.data.schema.row_names import RowNames, in_memory, rows_of_file
+from vijax.data.schema.row_names import FROM_ZERO, RowNames, in_memory, rows_of_file
 
 Columns = Mapping[str, np.ndarray]
 
@@ -265,9 +265,15 @@ def check_present(
     """
     missing = np.flatnonzero(are_missing(values))
     if len(missing):
-        rows = ", ".join(map(at, missing[:5].tolist())) + (", ..." if len(missing) > 5 else "")
+        rows = _listed([at(row) for row in missing[:5].tolist()], len(missing) > 5)
         got = f"a missing value in {rows} ({len(missing)} such)"
         raise fail(where, expected, got, f"{remedy}. {words.rstrip('.')}" if words else remedy)
+
+
+def _listed(names: Sequence[str], are_more: bool) -> str:
+    """Names of rows in one list; where they are counted from is said once."""
+    end = FROM_ZERO if all(name.endswith(FROM_ZERO) for name in names) else ""
+    return ", ".join(name.removesuffix(end) for name in names) + ", ..." * are_more + end
 
 
 def check_parts(number: int, total: int, held_out: float, what: str) -> None:

@@ -265,6 +265,9 @@ def _rows(path: Path, reader, number: int, delimiter: str, lines_above: int) -> 
             if any(cell.strip() for cell in row[number:]):
                 got = f"{len(row)}, the first too many being {row[number][:40]!r}"
                 remedy = f'quote cells that hold {SEPARATORS[delimiter]}, as in "one, two", or correct the line'
+                if number == 1:
+                    title = f"if line {lines_above + 1} is a title or a comment and not the names of columns, delete it"
+                    remedy = f"{title}; else {remedy}"
                 raise fail(f"{path}:{lines_above + reader.line_num}", f"{number} cells, as in the header", got, remedy)
             if row:
                 yield lines_above + reader.line_num, row[:number]

@@ -92,11 +92,17 @@ def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:
     return Likelihood(likelihood)
 
 
-def support(name: str, expected: str, inside: Callable[[np.ndarray], Any]) -> Callable[[Any], None]:
-    """A check of observations: it raises ValueError naming the first site where `inside` is not true throughout."""
+def support(
+    name: str, expected: str, inside: Callable[[np.ndarray], Any], num_axes: int | None = 1
+) -> Callable[[Any], None]:
+    """A check of observations: it raises ValueError where they are no array of `num_axes` axes (None: any number), and
+    names the first site where `inside` is not true throughout."""
 
     def check(y: Any) -> None:
         values = np.asarray(y)
+        if num_axes is not None and values.ndim != num_axes:
+            remedy = " Pass numpy.ravel(y)." if num_axes == 1 and values.size == len(values) else ""
+            raise ValueError(f"y: {name} expects one number for each site, shape (N,), got {values.shape}.{remedy}")
         bad = np.flatnonzero(~np.asarray(inside(values)).reshape(len(values), -1).all(axis=1))
         if bad.size:
             got, count = values[bad[0]].tolist(), bad.size

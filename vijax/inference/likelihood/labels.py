@@ -222,7 +222,7 @@ def softmax(num_categories: int) -> VectorLikelihood:
         return log_factorial_gap(total) - jnp.sum(deviance(counts, log_mean) + log_factorial_gap(counts))
 
     inside = lambda y: (y >= 0) & (y == np.floor(y)) & (y.shape[-1] == num_categories)
-    check = support("softmax", f"{num_categories} counts 0, 1, 2, ...", inside)
+    check = support("softmax", f"{num_categories} counts 0, 1, 2, ...", inside, num_axes=None)
     return VectorLikelihood(log_prob, "softmax", check, total=jnp.sum)
 
 
@@ -246,8 +246,8 @@ def softmax_mixture() -> VectorLikelihood:
 
     def check(y: Any) -> None:
         rows, counts = y
-        support("softmax_mixture", "counts >= 0", lambda x: (x >= 0) & np.isfinite(x))(counts)
-        support("softmax_mixture", "positive word probabilities", lambda x: (x > 0) & np.isfinite(x))(rows)
+        support("softmax_mixture", "counts >= 0", lambda x: (x >= 0) & np.isfinite(x), None)(counts)
+        support("softmax_mixture", "positive word probabilities", lambda x: (x > 0) & np.isfinite(x), None)(rows)
 
     words = lambda y: jnp.sum(y[1])
     return VectorLikelihood(log_prob, "softmax_mixture", check, total=words, averages=_averages, slopes=_slopes)

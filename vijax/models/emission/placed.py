@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, PyTree
 
 from vijax.checks import require
+from vijax.data.schema.number_arrays import array_of_numbers
 from vijax.models.emission.base import Emission
 from vijax.models.emission.gaussian import (
     diagonal_gaussian,
@@ -44,6 +45,7 @@ def placed(make: Callable[..., Emission], num_components: int, data: PyTree, **s
     """
     require(make in PLACES, "make", "a Gaussian constructor of vijax.models.emission", make)
     rows = _rows(data)
+    require(not np.isinf(rows).any(), "data", "finite numbers, or NaN where one is missing", "an infinite one")
     there = np.isfinite(rows)
     require(bool(there.any(axis=0).all()), "data", "a number in every column", "a column without one")
     mean = np.nanmean(np.where(there, rows, np.nan), axis=0)
@@ -55,9 +57,9 @@ def placed(make: Callable[..., Emission], num_components: int, data: PyTree, **s
 def _rows(data: PyTree) -> Float[np.ndarray, "N D"]:
     """The rows of the data; of sequences their steps."""
     if isinstance(data, tuple):
-        y, mask = map(np.asarray, data)
-        return np.asarray(y, float)[mask.astype(bool)]
-    rows = np.asarray(data, float)
+        y, mask = (array_of_numbers("data", part) for part in data)
+        return np.asarray(y, float)[np.asarray(mask).astype(bool)]
+    rows = np.asarray(array_of_numbers("data", data), float)
     require(rows.ndim == 2 and len(rows) > 0, "data", "rows (N, D), or a pair (y, mask)", f"shape {rows.shape}")
     return rows
 

@@ -38,6 +38,7 @@ from vijax.families.base import as_array
 from vijax.families.construction import require_proper
 from vijax.inference.estep import Conditionals, OfConditionals, mean_field
 from vijax.inference.guides import Guide, Z, full_rank
+from vijax.models.energies.blind import blind_locals
 from vijax.models.energies.discrete import PENALTY, Affine, keep_joint, penalised
 from vijax.models.energies.energy_checks import (
     check_families,
@@ -97,6 +98,7 @@ class Energy:
       plates: locals whose entries are coupled among themselves.
       start: group -> the start of E-steps, by name of local; None: the templates.
       any_size: groups may have other sizes than the example.
+      blind: names of locals that see nothing of the data under the prior of the globals; None: it was not asked.
     """
 
     possible: Callable[[Stats, PyTree, Hyper], Float[Array, ""]]
@@ -110,6 +112,7 @@ class Energy:
     plates: tuple[str, ...] = ()
     start: Callable[[PyTree], Mapping[str, Family]] | None = None
     any_size: bool = False
+    blind: tuple[str, ...] | None = None
 
     @property
     def has_coupled_locals(self) -> bool:
@@ -224,7 +227,8 @@ def energy_model(
         falls. Start them at different values: from equal ones they may never differ.
       start: a function from a group to the start of E-steps, families of the names and shapes of `locals`, if it is not
         the templates. `vijax.init.implied` starts the globals there too.
-      init: the start of the posterior (`vijax.init`); by default the prior.
+      init: the start of the posterior (`vijax.init`). By default the prior; or, where locals would see nothing of the
+        data there, as classes that can be exchanged or factors about zero, `vijax.init.drawn` of these locals.
       estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
       check_data: raises ValueError on impossible data; `vijax.fit` calls it once. Without it data must be finite where
         the energy needs them to be. Their shapes are compared with the example's in any case.
@@ -301,8 +305,11 @@ def energy_model(
         require("prior" not in hyper, "prior_as_point", "no point of yours named prior", sorted(hyper))
         hyper, prior = {**hyper, "prior": prior(hyper)}, lambda hyper: hyper["prior"]
     spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start, any_size)
+    if init is None and free is None and local(data):
+        known = alike.blind if alike is not None and alike.start is start else None
+        spec = dataclasses.replace(spec, blind=blind_locals(spec, hyper, others) if known is None else known)
     _CHECKED[found_before] = spec
-    begin = _begins(init or starts.prior(), free)
+    begin = _begins(init or (starts.drawn(spec.blind) if spec.blind else starts.prior()), free)
     remedy = "Fresh locals of new groups are drawn by it."
     both = sample is None or (sample_locals is None) == (not local(data))
     require(both, "sample_locals", "a function, of a model with locals alone", sample_locals, remedy)

@@ -164,8 +164,9 @@ class Form:
             for b, (start, k) in enumerate(zip(own.starts(), own.blocks, strict=True)):
                 if k > 1:
                     block = correlated(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0]
+                    correlations = block @ block.T
                     pairs = [(r, c) for r in range(k) for c in range(r)]
-                    named |= {own.name_of_correlation(start + c, start + r): block[r] @ block[c] for r, c in pairs}
+                    named |= {own.name_of_correlation(start + c, start + r): correlations[r, c] for r, c in pairs}
         others = dict(self.aux(values))
         if self.cutpoints:  # of predictors with their mean
             cuts = others.pop("threshold") + self.coefficients(values) @ jnp.asarray(self.centre)
@@ -319,18 +320,14 @@ def correlated(x: Float[Array, " pairs"], size: int) -> tuple[Float[Array, "k k"
     """The triangular factor of a correlation matrix, and the log determinant of the map to its entries below the
     diagonal. The hyperbolic tangents of the coordinates are partial correlations (Lewandowski, Kurowicka and Joe 2009,
     section 2): tails fall as those of a logarithm, where ratios of entries have tails of powers."""
-    z, log_left = jnp.tanh(x), -2 * (jnp.logaddexp(x, -x) - math.log(2))  # log(1 - z^2)
-    rows, log_det, at = [[jnp.ones((), x.dtype)]], jnp.zeros((), x.dtype), 0
-    for i in range(1, size):
-        row, log_rest = [], jnp.zeros((), x.dtype)
-        for _ in range(i):
-            row.append(z[at] * jnp.exp(0.5 * log_rest))
-            log_det += 0.5 * log_rest + log_left[at]
-            log_rest += log_left[at]
-            at += 1
-        rows.append([*row, jnp.exp(0.5 * log_rest)])
-    padded = [jnp.stack(row + [jnp.zeros((), x.dtype)] * (size - len(row))) for row in rows]
-    return jnp.stack(padded), log_det
+    below = np.tril_indices(size, -1)
+    log_left = -2 * (jnp.logaddexp(x, -x) - math.log(2))  # log(1 - z^2)
+    z = jnp.zeros((size, size), x.dtype).at[below].set(jnp.tanh(x))
+    each = jnp.zeros((size, size), x.dtype).at[below].set(log_left)
+    after = jnp.cumsum(each, 1)
+    log_rest = after - each  # of a row before each entry
+    factor = z * jnp.exp(0.5 * log_rest) + jnp.diag(jnp.exp(0.5 * after[:, -1]))
+    return factor, 0.5 * jnp.sum(log_rest[below]) + jnp.sum(log_left)
 
 
 def form_of(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.ndarray, nodes: int) -> Form:

@@ -312,5 +312,9 @@ def require_whole(rows: TypedTable, names: Any) -> None:
         if len(missing):
             holes[name] = missing
     got = " and ".join(f"none of {name!r} in {rows.rows_named(missing.tolist())}" for name, missing in holes.items())
-    remedy = f"Remove these rows, with pandas as table.dropna(subset={list(holes)}), or fill them in."
+    cells = [cell for name, places in holes.items() for cell in rows.column("table", name).values[places].tolist()]
+    are_blank = any(isinstance(cell, str) for cell in cells)
+    # Pandas takes blanks for a value.
+    whole = "table.replace(r'^\\s*$', float('nan'), regex=True)" if are_blank else "table"
+    remedy = f"Remove these rows, with pandas as {whole}.dropna(subset={list(holes)}), or fill them in."
     require(not holes, "table", "values in all columns of the formula", got, remedy)

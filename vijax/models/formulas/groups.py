@@ -17,6 +17,10 @@ from vijax.data.formulas.tokens import refuse
 from vijax.data.schema.labels import MISSING, Labels, Levels
 from vijax.data.schema.typed_columns import TypedTable
 
+MOST_CORRELATED = 64
+"""Effects of one group that correlate, at most: each pair is an unknown, and 64 of them have 2,016."""
+APART = "Write || for effects that are independent, or fewer of them."
+
 
 class NewLevels(NamedTuple):
     """Groups of a factor that training does not have.
@@ -119,6 +123,11 @@ def _factor(formula: Formula, bars: Sequence[Bar], table: TypedTable, functions:
             text = "0" if isinstance(bar.terms, Number) else str(bar.terms)
             raise refuse(formula.argument, formula.text, bar.span, "an effect to the left of the bar", repr(text), BAR)
         own = ["1" if label == "Intercept" else label for label in columns.labels]
+        if bar.correlated and len(own) > MOST_CORRELATED:
+            expected = f"at most {MOST_CORRELATED} effects of one group that correlate"
+            pairs = len(own) * (len(own) - 1) // 2
+            got = f"{len(own):,}, which have {pairs:,} correlations"
+            raise refuse(formula.argument, formula.text, bar.span, expected, got, APART)
         labels += own
         blocks += [len(own)] if bar.correlated else [1] * len(own)
     twice = len(set(labels)) < len(labels)

@@ -30,8 +30,9 @@ from jaxtyping import Array, Float
 from vijax.arguments import NotNegative, checked
 from vijax.checks import require
 from vijax.contract.model import Hyper, num_arguments
+from vijax.data.schema.number_arrays import array_of_numbers, require_finite, require_same_index, trees_of_numbers
 from vijax.families import Family
-from vijax.families.base import as_array, as_float
+from vijax.families.base import as_float
 from vijax.families.vector.matrices import is_definite
 from vijax.inference.expectation import Expectation, exact
 from vijax.inference.likelihood import Likelihood, as_likelihood
@@ -103,10 +104,11 @@ def gp(
     [0.35, 0.68]
     """
     require(inducing is None or form == "whitened", "form", "'whitened' with inducing inputs", form)
+    require_same_index(x, "y", y, "x")
     columns = names_of(x)
     inducing = in_order_of(columns, inducing, "inducing")
-    x, y = jax.tree.map(as_float, x), as_array(y)
-    anchors = x if inducing is None else jax.tree.map(as_float, inducing)
+    x, y = _inputs("x", x), array_of_numbers("y", y)
+    anchors = x if inducing is None else _inputs("inducing", inducing)
     num_sites, size = (int(jnp.shape(jax.tree.leaves(a)[0])[0]) for a in (x, anchors))
     kernel_of, likelihood_of, values = _as_functions(kernel, likelihood, hyper, others)
     own_likelihood = likelihood_of(values, stats_of(others or {}))
@@ -142,7 +144,7 @@ def gp(
     needs_double = _check_kernel(lambda: kernel_of(values)(anchors, anchors), anchors, size, matrix_at)
     computed = _in_double if needs_double else lambda function: function
     prior = lambda hyper: computed(prior_of)(hyper, anchors, x)
-    rows = lambda inputs: jax.tree.map(as_float, inputs)
+    rows = lambda inputs: _like(x, _inputs("inputs", inputs))
     own = lambda hyper, inputs: prior_covariance(hyper, rows(inputs))
     new_at = lambda hyper, inputs: computed(new)(hyper, anchors, inputs)
     return predictors(
@@ -158,6 +160,23 @@ def gp(
         seen.measure,
         columns,
     )
+
+
+def _inputs(argument: str, inputs: Any) -> Any:
+    """Inputs as a kernel reads them: an array of floats, or a tree of such arrays with one leading axis."""
+    numbers = trees_of_numbers(argument, inputs)
+    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(numbers)}
+    got = f"shapes {', '.join(str(np.shape(leaf)) for leaf in jax.tree.leaves(numbers))}"
+    require(len(sizes) == 1 and sizes != {()}, argument, "arrays with one row for each input", got)
+    return jax.tree.map(lambda leaf: as_float(require_finite(argument, leaf)), numbers)
+
+
+def _like(x: Any, inputs: Any) -> Any:
+    """New inputs, of the columns of training; ValueError for others, which a kernel may take in silence."""
+    per_input = lambda tree: jax.tree.map(lambda leaf: np.shape(leaf)[1:], tree)
+    expected, got = per_input(x), per_input(inputs)
+    require(got == expected, "inputs", f"for each input the shape {expected}, as in training", got)
+    return inputs
 
 
 def _as_functions(
@@ -200,7 +219,11 @@ def _check_memory(num_sites: int, num_anchors: int, itemsize: int) -> None:
 def _check_kernel(kernel: Callable[[], Any], anchors: Any, size: int, matrix: Callable[[Any], Array]) -> bool:
     """Checks shape, symmetry, positive definiteness, each with its own message. Returns True where the kernel must be
     computed in float64, because its smallest eigenvalue is about the rounding of float32."""
-    shape = jax.eval_shape(kernel).shape
+    try:
+        shape = jax.eval_shape(kernel).shape
+    except (TypeError, IndexError, ValueError) as error:
+        given = jax.tree.map(np.shape, anchors)
+        raise ValueError(f"kernel: k(x, x) cannot be computed at inputs of shape {given}: {error}") from error
     require(shape == (size, size), "kernel", f"a matrix of shape {(size, size)} from k(x, x)", shape)
     k = np.asarray(matrix(anchors))
     require(np.isfinite(k), "kernel", "a finite matrix", k)

@@ -16,6 +16,7 @@ from vijax.arguments import Positive, Positives, Size, checked
 from vijax.checks import require
 from vijax.contract.queries import Generative, Values
 from vijax.contract.room import sized
+from vijax.data.schema.number_arrays import array_of_numbers, require_same_index
 from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
 from vijax.families.base import as_float
 from vijax.families.construction import on_host
@@ -47,7 +48,10 @@ def group_rows(x: Any, y: Any, labels: Any, num_groups: int | None = None) -> Pa
     >>> y.tolist(), mask.tolist()
     ([[1.5, 0.0], [0.5, 2.5]], [[True, False], [True, True]])
     """
-    x, y, labels = np.asarray(x), np.asarray(y), np.asarray(labels)
+    for argument, values in (("y", y), ("labels", labels)):
+        require_same_index(x, argument, values, "x")
+    x, y = (np.asarray(array_of_numbers(name, part)) for name, part in (("x", x), ("y", y)))
+    labels = np.asarray(labels)
     fits = x.ndim == 2 and y.shape == labels.shape == x.shape[:1] and len(x) > 0
     require(fits, "x, y, labels", "shapes (N, D), (N,) and (N,)", f"{x.shape}, {y.shape} and {labels.shape}")
     require(np.issubdtype(labels.dtype, np.integer), "labels", "integers", labels.dtype)

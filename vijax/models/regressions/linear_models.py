@@ -17,14 +17,21 @@ from jaxtyping import Array
 
 from vijax.arguments import Positive, checked
 from vijax.checks import require
+from vijax.data.schema.number_arrays import array_of_numbers, require_finite, require_same_index
 from vijax.families import Family
-from vijax.families.base import as_array, as_float
+from vijax.families.base import as_float
 from vijax.inference.expectation import Expectation, exact, jaakkola_jordan
 from vijax.inference.likelihood import Likelihood, as_likelihood, bernoulli_logit
 from vijax.inference.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
 from vijax.inference.sites.forms import padded_rows
 from vijax.models.regressions.measure import at_one_place, observed, place_of_columns
-from vijax.models.regressions.predictors import Predictors, check_observations, of_others, predictors, stats_of
+from vijax.models.regressions.predictors import (
+    Predictors,
+    check_observations,
+    of_others,
+    predictors,
+    stats_of,
+)
 from vijax.predict.named_columns import names_of
 from vijax.xla.by_value import by_value
 
@@ -73,10 +80,11 @@ def glm(
     >>> print(np.asarray(model.predict(fit.posterior, jnp.eye(2))[0]).round(3))
     [0.451 0.486]
     """
+    require_same_index(x, "y", y, "x")
     design, fixed = _Design(x), None if others else as_likelihood(likelihood)
     likelihood_of = of_others(likelihood) if fixed is None else lambda hyper, stats: fixed
     lik = likelihood_of({"prior_scale": as_float(prior_scale)}, stats_of(others or {}))
-    y = as_array(y)
+    y = array_of_numbers("y", y)
     check_observations(y, design.shape[0], lik)
     seen = observed(y, likelihood_of, lik, others, design.place)
     if form is None or form == "auto":
@@ -99,7 +107,7 @@ def glm(
 
 def _own(hyper: Mapping[str, Any], inputs: Any) -> Array:
     """Prior covariance of new predictors."""
-    rows = _Design(inputs).matrix
+    rows = _Design(inputs, "inputs").matrix
     return hyper["prior_scale"] ** 2 * _times_transpose(rows, rows)
 
 
@@ -133,17 +141,23 @@ def logistic_regression(
 class _Design:
     """A design matrix, dense (an array) or sparse (SciPy's)."""
 
-    def __init__(self, x: Any):
+    def __init__(self, x: Any, argument: str = "x"):
         if _is_bcoo(x):
             x = _from_bcoo(x)
         self.sparse = hasattr(x, "tocsr")
-        matrix: Any = _as_csr(x) if self.sparse else as_float(x)
+        matrix: Any = _as_csr(x) if self.sparse else as_float(array_of_numbers(argument, x))
         self.matrix = matrix
         self.shape = self.matrix.shape
-        require(len(self.shape) == 2, "x", "a matrix (N, D)", f"shape {self.shape}")
+        require(len(self.shape) == 2, argument, "a matrix (N, D)", f"shape {self.shape}")
         bad = _rows_not_finite(matrix)
         where = f"{len(bad)} rows that are not, the first row {bad[0]}, counted from 0" if len(bad) else ""
-        require(not len(bad), "x", "finite numbers", where, "Remove or impute those rows.")
+        require(not len(bad), argument, "finite numbers", where, "Remove or impute those rows.")
+
+    def check_columns(self, inputs: Any) -> None:
+        """Raises ValueError unless new inputs are a matrix of as many columns."""
+        shape = inputs.shape if _is_sparse(inputs) else np.shape(array_of_numbers("inputs", inputs))
+        expected = f"a matrix (n, {self.shape[1]}), with the columns of training"
+        require(len(shape) == 2 and shape[1] == self.shape[1], "inputs", expected, f"shape {shape}")
 
     def place(self, middle: float) -> tuple[Callable[[Any], Any], Any]:
         """The place of responses with this middle, as weights of the columns: that of the intercept, or of all groups.
@@ -171,7 +185,7 @@ def _weighted(inputs: Any, weights: np.ndarray) -> Any:
     if isinstance(inputs, jax.core.Tracer):
         return inputs @ jnp.asarray(weights, inputs.dtype)
     if _is_sparse(inputs):
-        return np.asarray(_Design(inputs).matrix.astype(np.float64) @ weights)
+        return np.asarray(_Design(inputs, "inputs").matrix.astype(np.float64) @ weights)
     return np.asarray(inputs, np.float64) @ weights
 
 
@@ -197,9 +211,10 @@ class _WeightView:
 
     def rows(self, inputs: Any) -> Any:
         """A dense array of the rows, or columns and values of each."""
+        self.design.check_columns(inputs)
         if not self.design.sparse:
             return _dense(inputs)
-        columns, values = padded_rows(_Design(inputs).matrix if _is_sparse(inputs) else _to_scipy(inputs))
+        columns, values = padded_rows(_Design(inputs, "inputs").matrix if _is_sparse(inputs) else _to_scipy(inputs))
         return columns, as_float(values)
 
     def new(self, scale: Array, rows: Any) -> tuple[Any, Array]:
@@ -223,7 +238,8 @@ class _KernelView:
 
     def rows(self, inputs: Any) -> tuple[Array, Array]:
         """Products of the rows with the data, and with themselves."""
-        rows = _Design(inputs).matrix
+        self.design.check_columns(inputs)
+        rows = _Design(inputs, "inputs").matrix
         squares = rows.multiply(rows) if hasattr(rows, "tocsr") else rows * rows
         return _times_transpose(self.design.matrix, rows), as_float(np.asarray(squares.sum(1)).ravel())
 
@@ -266,11 +282,13 @@ def _from_bcoo(x: Any) -> Any:
 def _to_scipy(x: Any) -> Any:
     import scipy.sparse
 
-    return scipy.sparse.csr_array(np.asarray(x))
+    return scipy.sparse.csr_array(np.asarray(array_of_numbers("inputs", x)))
 
 
 def _dense(x: Any) -> Array:
     """A dense array of new rows, from any form."""
     if _is_bcoo(x):
         return as_float(x.todense())
-    return as_float(x.toarray() if hasattr(x, "tocsr") else x)
+    if hasattr(x, "tocsr"):
+        return as_float(x.toarray())
+    return as_float(require_finite("inputs", array_of_numbers("inputs", x)))

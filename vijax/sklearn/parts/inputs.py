@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from vijax.checks import require
+from vijax.data.schema.number_arrays import require_same_index
 
 TIMES = ("datetime", "timedelta", "date", "duration", "timestamp", "period")
 """How the names of types of dates and durations begin, in NumPy, pandas, polars and pyarrow, in small letters."""
@@ -103,28 +104,3 @@ def _is_by_row(signature: inspect.Signature, name: str) -> bool:
     if name == "y":
         return signature.parameters[name].default is inspect.Parameter.empty
     return name in ("sample_weight", "covariates", "hidden")
-
-
-def require_same_index(X: Any, argument: str, values: Any) -> None:
-    """Raises ValueError where both have an index, as tables and series of pandas have, and these differ.
-
-    >>> import pytest; pandas = pytest.importorskip("pandas")
-    >>> table, turned = pandas.DataFrame({"x": [1, 2]}, ["a", "b"]), pandas.Series([3, 4], ["b", "a"])
-    >>> require_same_index(table, "y", turned)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-      ...
-    ValueError: y: expected the index of X, in its order, got 'b' where X has 'a', in row 0. Align it: y.loc[X.index]...
-    """
-    first: Any = getattr(X, "index", None)
-    second: Any = getattr(values, "index", None)
-    if not hasattr(first, "equals") or not hasattr(second, "equals") or len(first) != len(second):
-        return  # no index, or lengths that are refused elsewhere
-    if first.equals(second):
-        return
-    differs = (one != other for one, other in zip(first, second, strict=True))
-    row = next((row for row, is_other in enumerate(differs) if is_other), 0)
-    has_same = first.is_unique and second.is_unique and len(first.difference(second)) == 0
-    align = f"Align it: {argument}.loc[X.index]; or" if has_same else "Give it the index of X, or"
-    remedy = f"{align} pass {argument}.to_numpy(), whose rows are those of X by place."
-    got = f"{second[row]!r} where X has {first[row]!r}, in row {row}"
-    require(False, argument, "the index of X, in its order", got, remedy)

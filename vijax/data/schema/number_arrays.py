@@ -1,0 +1,177 @@
+"""Arrays of numbers from whatever a user has: arrays, lists, tables of pandas, polars and Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Number
+from typing import Any
+
+import jax
+import numpy as np
+
+from vijax.checks import require
+from vijax.data.schema.cells import are_records
+from vijax.data.schema.labels import is_none
+
+EXPECTED = "an array of real numbers"
+AS_A_TABLE = "Pass pandas.DataFrame({name}): a table has its columns in one order."
+REMEDIES = {
+    "U": "Code categories as numbers: pandas.get_dummies, or numpy.unique(x, return_inverse=True)[1].",
+    "M": "Give the time since some day, as a number.",
+    "m": "Give a number of days or seconds.",
+    "c": "Give real and imaginary parts.",
+}
+REMEDIES |= {"S": REMEDIES["U"], "O": REMEDIES["U"]}
+
+
+def array_of_numbers(argument: str, values: Any) -> Any:
+    """An array of real numbers. Arrays of NumPy and JAX stay as they are; missing and masked cells are NaN.
+
+    Args:
+      argument: what it is called in messages.
+      values: an array, nested lists, or a table of pandas, polars or Arrow.
+
+    Raises:
+      ValueError: columns by name without an order (a dict, rows that are dicts, a structured array), text, dates,
+        complex numbers, rows of different lengths; the message says where the first such value is.
+
+    >>> array_of_numbers("x", [[1, 2.5], [3, None]])
+    array([[1. , 2.5],
+           [3. , nan]])
+    >>> array_of_numbers("x", [["1", "2"]])
+    Traceback (most recent call last):
+    ...
+    ValueError: x: expected an array of real numbers, got text, '1' in row 0, column 0, counted from 0. If all of it \
+says numbers, pass numpy.asarray(x, float).
+    """
+    if isinstance(values, jax.Array):
+        _refuse(argument, values.dtype.kind == "c", "complex numbers", REMEDIES["c"])
+        return values
+    _refuse(argument, values is None, "None", "")
+    _refuse(argument, isinstance(values, str | bytes), f"the string {str(values)[:40]!r}", "")
+    names_alone = isinstance(values, Mapping) or (isinstance(values, list | tuple) and are_records(values))
+    is_structured = isinstance(values, np.ndarray) and values.dtype.names is not None
+    got = f"columns by name, in a {type(values).__name__}"
+    _refuse(argument, names_alone or is_structured, got, AS_A_TABLE.format(name=argument))
+    _refuse(argument, isinstance(values, set | frozenset), "a set, which has no order", "")
+    if isinstance(values, list | tuple) and any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)):
+        return jax.numpy.asarray(values)
+    array = _as_array(argument, values)
+    if array.dtype.kind == "O":
+        return _of_objects(argument, array)
+    if array.dtype.kind in REMEDIES:
+        _refuse(argument, not array.size, f"an empty array of {array.dtype}", "")
+        _refuse_cell(argument, array, (0,) * array.ndim)
+    # JAX has neither long doubles nor other orders of bytes.
+    is_long = array.dtype.kind == "f" and array.dtype.itemsize > 8
+    own = np.dtype(np.float64) if is_long else array.dtype
+    return array.astype(own.newbyteorder("="), copy=False)
+
+
+def trees_of_numbers(argument: str, values: Any) -> Any:
+    """`array_of_numbers`, and dicts and tuples of several for functions that read them so."""
+    is_tree = isinstance(values, dict) or (isinstance(values, tuple) and any(hasattr(part, "dtype") for part in values))
+    if not is_tree:
+        return array_of_numbers(argument, values)
+    return jax.tree.map(lambda leaf: array_of_numbers(argument, leaf), values)
+
+
+def require_finite(argument: str, values: Any) -> Any:
+    """The array itself; ValueError with the place of the first entry that is not finite. Traced arrays pass."""
+    if isinstance(values, jax.core.Tracer):
+        return values
+    array = np.asarray(values)
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return values
+    places = np.argwhere(~np.isfinite(array))
+    row, *columns = map(int, places[0])
+    column = f", column {', '.join(map(str, columns))}" if columns else ""
+    got = f"{array[tuple(places[0])]} in row {row}{column}, counted from 0 ({len(places):,} such numbers)"
+    require(False, argument, "finite numbers", got, "Remove those rows, or fill the numbers in.")
+    return values
+
+
+def _as_array(argument: str, values: Any) -> np.ndarray:
+    if isinstance(values, np.ma.MaskedArray):
+        is_whole = not np.ma.getmaskarray(values).any()
+        return values.data if is_whole else np.ma.filled(values.astype(float), np.nan)
+    try:
+        return np.asarray(values)
+    except ValueError:  # of lists of different lengths
+        lengths = sorted({len(row) if hasattr(row, "__len__") else 0 for row in values})
+        got = f"rows of lengths {', '.join(map(str, lengths[:5]))}" if len(lengths) > 1 else "lists of several lengths"
+        _refuse(argument, True, got, "Give all rows the same columns.")
+        raise
+
+
+def _of_objects(argument: str, array: np.ndarray) -> np.ndarray:
+    """Python's numbers, None and what pandas has for missing cells, as floats."""
+    _refuse(argument, array.ndim == 0, f"a {type(array.item()).__name__}" if array.ndim == 0 else "", "")
+    numbers = np.empty(array.shape)
+    for place in np.ndindex(array.shape):
+        cell = array[place]
+        if is_none(cell):
+            numbers[place] = np.nan
+            continue
+        is_number = isinstance(cell, Number | np.bool_) and not isinstance(cell, complex | np.complexfloating)
+        if not is_number:
+            _refuse_cell(argument, array, place)
+        numbers[place] = float(cell)
+    return numbers
+
+
+def _refuse_cell(argument: str, array: np.ndarray, place: Any) -> None:
+    """Raises the error for a cell that is no number."""
+    row, *columns = map(int, place)
+    column = f", column {', '.join(map(str, columns))}" if columns else ""
+    value = array[tuple(place)]
+    kind = array.dtype.kind
+    if kind == "O":
+        kind = np.asarray(value).dtype.kind if not isinstance(value, list | dict | set) else "O"
+    called = {"U": "text", "S": "text", "M": "dates", "m": "durations", "c": "complex numbers"}.get(kind, "objects")
+    shown = str(value)[:40] if isinstance(value, np.datetime64 | np.timedelta64) else repr(_plain(value))[:60]
+    remedy = REMEDIES.get(kind, "")
+    if called == "text" and _says_a_number(value):
+        remedy = f"If all of it says numbers, pass numpy.asarray({argument}, float)."
+    _refuse(argument, True, f"{called}, {shown} in row {row}{column}, counted from 0", remedy)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _says_a_number(text: Any) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def _refuse(argument: str, is_wrong: bool, got: str, remedy: str) -> None:
+    require(not is_wrong, argument, EXPECTED, got, remedy)
+
+
+def require_same_index(X: Any, argument: str, values: Any, whose: str = "X") -> None:
+    """Raises ValueError where both have an index, as tables and series of pandas have, and these differ: by place the
+    values would go to other rows.
+
+    >>> import pytest; pandas = pytest.importorskip("pandas")
+    >>> table, turned = pandas.DataFrame({"x": [1, 2]}, ["a", "b"]), pandas.Series([3, 4], ["b", "a"])
+    >>> require_same_index(table, "y", turned)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+      ...
+    ValueError: y: expected the index of X, in its order, got 'b' where X has 'a', in row 0. Align it: y.loc[X.index]...
+    """
+    first: Any = getattr(X, "index", None)
+    second: Any = getattr(values, "index", None)
+    if not hasattr(first, "equals") or not hasattr(second, "equals") or len(first) != len(second):
+        return  # no index, or lengths that are refused elsewhere
+    if first.equals(second):
+        return
+    differs = (one != other for one, other in zip(first, second, strict=True))
+    row = next((row for row, is_other in enumerate(differs) if is_other), 0)
+    has_same = first.is_unique and second.is_unique and len(first.difference(second)) == 0
+    align = f"Align it: {argument}.loc[{whose}.index]; or" if has_same else f"Give it the index of {whose}, or"
+    remedy = f"{align} pass {argument}.to_numpy(), whose rows are those of {whose} by place."
+    got = f"{second[row]!r} where {whose} has {first[row]!r}, in row {row}"
+    require(False, argument, f"the index of {whose}, in its order", got, remedy)
