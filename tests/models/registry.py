@@ -593,7 +593,17 @@ def regressions() -> list[TableCase]:
     trials = np.full(ROWS_OF_TABLE, 6.0)
     columns = {"x": TABLE_X, "g": TABLE_G, "h": TABLE_H, "trials": trials}
     same, moved = (lambda eta, a, b: eta), (lambda eta, a, b: a * eta + b)
-    return [
+    crossed = TableCase(
+        "glmm_crossed",
+        "glmm",
+        lambda table, weights: vi.glmm("y ~ x + (1 | g) + (1 | h)", table, "gaussian", weights=weights),
+        {"y": RESPONSES["gaussian"], **columns},
+        predicted_by_formula,
+        cheap=False,
+        stretches={"x": same, "y": moved},
+        moves=False,
+    )
+    by_law = [
         TableCase(
             f"glmm_{family}",
             "glmm",
@@ -606,6 +616,7 @@ def regressions() -> list[TableCase]:
         )
         for family, response in RESPONSES.items()
     ]
+    return [*by_law, crossed]
 
 
 def squared_exponential(a: Any, b: Any) -> Any:

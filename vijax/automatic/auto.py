@@ -28,6 +28,7 @@ from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_sta
 from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.constrain import real
+from vijax.contract.batch import Nearby
 from vijax.contract.model import Model
 from vijax.fitting.fit_arguments import check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
@@ -38,6 +39,7 @@ from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import LogDensity
 from vijax.predict.named_columns import names_of
 from vijax.xla import keys
+from vijax.xla.compiler import kept, quick_jit
 
 MOST_FULL = 300  # dimensions up to which a full covariance is fitted
 BATCH_OF_MANY = 500  # groups of a minibatch, where it is not given
@@ -46,6 +48,8 @@ NUM_STARTS, MAX_DRAWS = 16, 2048  # defaults of a log density
 FEWEST_GRADIENTS, A_VARIABLE = 3000, 250
 """The default limit of gradients; or so many for each variable of a full covariance, if that is more: with 40 it had
 not left its start, for nearly the same time."""
+NEARBY, NEARBY_DRAWS = 0.05, 8
+"""Nats by which a density that is like the model's may be off at draws of the fit, and the draws that are looked at."""
 FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
 """Searches for modes may take this share of the gradients, or so many a start, if that is more: where there is no mode,
@@ -77,6 +81,8 @@ def auto(
     NumPyro) are fitted in coordinates that are learnt first, from what the data say of each. A model in conjugate form
     is fitted by coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else by
     incremental or stochastic steps; an energy with free variables by stochastic steps until the bound rises no more.
+    Of a normal `vijax.glmm` of many groups the likelihood is computed at a few places about its mode and interpolated;
+    the verdict says how far off that is, and the density itself is fitted where it is not close.
 
     Args:
       model: any `vijax.Model` without networks.
@@ -154,11 +160,56 @@ class _Wanted(NamedTuple):
 def _of_density(
     model: Model, density: LogDensity, data: Any, key: PRNGKeyArray, wanted: _Wanted, stage: Stage | None
 ) -> Fit:
-    """Returns the fit of a log density, in float64 where float32 would move it."""
+    """Returns the fit of a log density: by one that is like it near its mode, where that is cheap and close enough."""
+    nearby = _nearby(model, data, wanted)
+    if nearby is not None:
+        make = functools.partial(Target.near, nearby)
+        fit = _of_target(model, density, make, key, wanted, stage)
+        errors = nearby.errors(_values_at(density, fit, keys.seed(key)))
+        worst = float(np.abs(errors).max())
+        if worst < NEARBY:
+            sentence = nearby.sentence.format(error=f"{worst:.1g} nats")
+            return fit._replace(report=fit.report._replace(verdict=f"{fit.report.verdict} {sentence}"))
+    return _of_target(model, density, functools.partial(Target.of, model, data), key, wanted, stage)
+
+
+def _nearby(model: Model, data: Any, wanted: _Wanted) -> Nearby | None:
+    """Returns what the model's own data are near the mode, made once for all fits; None where there is no such thing,
+    or minibatches are asked for."""
+    is_own = data is None or data is model.form.given
+    if model.form.nearby is None or not is_own or wanted.batch_size is not None:
+        return None
+    near, data = model.form.nearby, model.form.given
+    return kept(model.log_density, ("nearby", jnp.result_type(float)), lambda _: near(data))
+
+
+def _values_at(density: LogDensity, fit: Fit, seed: int) -> dict[str, Any]:
+    """Returns values of the variables at some draws on which the fit was judged."""
+    draws = fit.report.coordinates
+    chosen = np.random.default_rng([seed, 61]).choice(len(draws), min(NEARBY_DRAWS, len(draws)), replace=False)
+    free = np.asarray(draws[chosen], jnp.result_type(float))
+    program = kept(density, _values_at, _values_of)
+    return program(free)
+
+
+def _values_of(density: Any) -> Callable[..., Any]:
+    return quick_jit(jax.vmap(lambda x: density().values_at(x)))
+
+
+def _of_target(
+    model: Model,
+    density: LogDensity,
+    make: Callable[[bool], Target],
+    key: PRNGKeyArray,
+    wanted: _Wanted,
+    stage: Stage | None,
+) -> Fit:
+    """Returns the fit of a log density on the host, in float64 where float32 would move it. `make` makes it, in double
+    precision or not."""
     single = _Single() if stage is None else _Single(stage.moved)
-    fit = _in_precision(model, density, data, key, wanted, stage, single)
+    fit = _in_precision(model, density, make, key, wanted, stage, single)
     if isinstance(fit, _Single):
-        fit = _in_precision(model, density, data, key, wanted, None, fit)
+        fit = _in_precision(model, density, make, key, wanted, None, fit)
         assert isinstance(fit, Fit)
     return fit
 
@@ -173,7 +224,7 @@ class _Single(NamedTuple):
 def _in_precision(
     model: Model,
     density: LogDensity,
-    data: Any,
+    make: Callable[[bool], Target],
     key: PRNGKeyArray,
     wanted: _Wanted,
     stage: Stage | None,
@@ -181,7 +232,7 @@ def _in_precision(
 ) -> Fit | _Single:
     """Returns the fit of a log density; in float64 after one in float32 that was given up. Or the latter."""
     num_starts, max_draws, max_gradients, batch_size, richer = wanted
-    target, seed = Target.of(model, data, is_double=single.moved > 0), keys.seed(key)
+    target, seed = make(single.moved > 0), keys.seed(key)
     target.num_gradients = single.gradients
     budget = max_gradients or max(FEWEST_GRADIENTS, A_VARIABLE * min(target.dim, MOST_FULL)) + single.gradients
     size = _batch_size(target, density, batch_size)
@@ -213,7 +264,7 @@ def _in_precision(
             q, found = _normal(run, watcher, seed, num_starts, max_draws, misfit)
             normal = done(q, found)
             if q.ended not in STOPPED and _may_be_rounded(model, target):
-                moved = moved_by_single(target, lambda: Target.of(model, data, is_double=True), q, seed)
+                moved = moved_by_single(target, lambda: make(True), q, seed)
                 if moved > MOVES:
                     return _Single(moved, target.num_gradients + 2 * POINTS)
                 normal = normal._replace(moved=moved if np.isnan(moved) else 0.0)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from vijax.contract.batch import rows_in
+from vijax.contract.batch import Nearby, rows_in
 from vijax.contract.model import Model
 from vijax.fitting.loader import all_groups
 from vijax.models.energies.bend import Bend
@@ -32,6 +32,7 @@ MOVED = 64  # calls' points that are moved between coordinates at once
 MOST_NUMBERS = 1 << 22  # numbers of the points at which a prior is evaluated in one call
 AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
 MANY_ROWS, BLOCK = 50_000, 2048  # rows from which on groups are evaluated in blocks; and rows of a block, about
+LEFT, FINEST = 100.0, 2e-10  # nats of a density less its level, about; and the least relative rounding in float32
 DEAR_BLOCKS = 100  # blocks from which on fusion emitters, which halve the time of gradients, are worth compiling
 
 
@@ -41,7 +42,7 @@ OfFree = LogDensity | GivenOthers
 
 class Target:
     """log p of free coordinates. The likelihood of the groups counts `scale` times; `given` is all that the density
-    reads beside its data."""
+    reads beside its data; `level` is added to it on the host."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Target:
         reference: Reference | None = None,
         bend: Bend | None = None,
         is_double: bool = False,
+        level: float = 0.0,
     ):
         self.dim, self.variables = model.variables.dim, model.variables
         self.num_gradients = 0  # points at which a gradient was evaluated so far
@@ -65,9 +67,12 @@ class Target:
         self.bend = bend  # of these coordinates; None where they are as they are
         self._place = Place(reference, bend)
         self._scale = scale
+        self.level = level  # a constant of the density that is added here, in float64
         self._data = self._data_scale, self.groups, given, self._place
         self._blocks = _blocks_of(self.num_groups, self.num_rows) if self.num_rows >= MANY_ROWS else 1
         self.epsilon /= self._blocks**0.5  # their errors are independent
+        if abs(level) > LEFT:  # what is rounded is the density less its level
+            self.epsilon = max(self.epsilon * LEFT / abs(level), min(self.epsilon, FINEST))
 
     @classmethod
     def of(cls, model: Model, data: Any, is_double: bool = False) -> Target:
@@ -76,11 +81,17 @@ class Target:
         with _precision(is_double):
             return cls(model.log_density, all_groups(data, model), is_double=is_double)
 
+    @classmethod
+    def near(cls, nearby: Nearby, is_double: bool = False) -> Target:
+        """A density that is like a model's near its mode."""
+        with _precision(is_double):
+            return cls(nearby.density, nearby.data, is_double=is_double, level=nearby.level)
+
     def within(self, reference: Reference | None, bend: Bend | None = None) -> Target:
         """The same density in coordinates of its hierarchy, None for its free coordinates; and with these bent."""
         if reference is None and bend is None and self.is_free:
             return self
-        other = Target(self._model, self.groups, self._scale, self._given, reference, bend, self.is_double)
+        other = Target(self._model, self.groups, self._scale, self._given, reference, bend, self.is_double, self.level)
         other.num_gradients = self.num_gradients
         return other
 
@@ -156,11 +167,12 @@ class Target:
 
     def asked(self, x: Float[np.ndarray, "points D"]) -> tuple[np.ndarray, np.ndarray]:
         """Returns values and gradients as they come, not counted."""
-        return self._over(jax.value_and_grad, x)
+        values, slopes = self._over(jax.value_and_grad, x)
+        return values + self.level, slopes
 
     def values(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
         """Returns values alone; NaN and +inf become -inf."""
-        values = self._over(_itself, x)
+        values = self._over(_itself, x) + self.level
         return np.where(values < np.inf, values, -np.inf)
 
     @property

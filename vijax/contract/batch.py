@@ -150,6 +150,24 @@ class OfDocuments(NamedTuple):
     described_by: str = ""
 
 
+class Nearby(NamedTuple):
+    """A log density that is like a model's near its mode, with other data in the place of the model's.
+
+    Attributes:
+      density: a log density of the same variables (`Model.log_density`).
+      data: what it reads, groups leading.
+      level: the constant by which the model's log density is larger, which floats would not hold beside the rest.
+      errors: values of the variables at draws, draws leading -> the model's log density less this one, (draws,).
+      sentence: how it was made, for verdicts.
+    """
+
+    density: Any
+    data: PyTree
+    level: float
+    errors: Callable[[Mapping[str, Any]], Float[np.ndarray, " draws"]]
+    sentence: str
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class DataForm:
     """The form of the data that a model reads."""
@@ -168,6 +186,9 @@ class DataForm:
     in_units_of_given: bool = False
     # Raises ValueError on data that are possible, but from which nothing can be learnt; only a fit asks
     enough: Callable[[PyTree], None] | None = None
+    # Data -> a density like that of the model near its mode, and far cheaper (`Nearby`); None where there is none of
+    # these data. Only `vijax.auto` asks
+    nearby: Callable[[PyTree], Nearby | None] | None = None
 
     @property
     def num_groups(self) -> int | None:

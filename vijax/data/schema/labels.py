@@ -104,9 +104,14 @@ class Levels:
         [[0], [0, 1], [2], [-1]]
         """
         place_of = {name: place for place, name in enumerate(self.names)}
-        equals = self._equals()
+        equals: dict[tuple[str, str], str] | None = None
         places = []
         for name, kind in zip(labels.names, labels.kinds, strict=True):
+            if name in place_of:
+                places.append(place_of[name])
+                continue
+            if equals is None:  # of many levels it is dear, and rows of training need it for none
+                equals = self._equals()
             own = _as_kind(name, kind, self.kind)
             number = own if kind != "number" and self.kind == "number" else name
             exact = (name, own, *(equals.get(key, "") for key in _keys_of(number, kind, self.kind)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.contract.variables import free
-from vijax.models.formulas.effects import crossed, crossed_normal, integrals
+from vijax.models.formulas.effects import crossed, crossed_normal, integrals, interpolated
 from vijax.models.formulas.formula import Design, at_level
 from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
 from vijax.models.formulas.priors import Prior, log_prob
@@ -222,7 +222,12 @@ class Form:
         return rows["weight"] * each
 
     def log_lik(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, ""]:
-        """Log likelihood of a group, its effects integrated out; of all rows where there are several factors."""
+        """Log likelihood of a group, its effects integrated out; of all rows where there are several factors. Less a
+        constant where the rows are those of an interpolation."""
+        if "profile" in rows:
+            sigma = self.aux(values)["sigma"]
+            ratios = jnp.concatenate([values[SDS + own.name] for own in self.effects]) / sigma
+            return interpolated.log_lik(rows, self.turned(values), sigma, ratios)
         if self.is_summed:
             return crossed_normal.log_integral(rows, self.turned(values), self.scales(values))
         a, aux = self.eta(values, rows), self.aux(values)
@@ -295,6 +300,20 @@ class Form:
 
 
 CANDIDATES = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class FormFunction:
+    """A function of a form; equal ones are equal, so that what is compiled for one serves the other."""
+
+    form: Form
+    name: str
+    in_float64: ClassVar[bool] = True
+    """Draws are shown in float64, as `Form.named` derives them."""
+
+    def __call__(self, *given: Any) -> Any:
+        """The function at its arguments."""
+        return getattr(self.form, self.name)(*given)
 
 
 def correlated(x: Float[Array, " pairs"], size: int) -> tuple[Float[Array, "k k"], Float[Array, ""]]:

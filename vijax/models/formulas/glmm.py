@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from vijax.contract.queries import answers
 from vijax.data.formulas.design_columns import Functions
 from vijax.models.energies.density import density
 from vijax.models.formulas import formula as formulas
-from vijax.models.formulas.form import Form, form_of
+from vijax.models.formulas.form import FormFunction, form_of
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS
+from vijax.models.formulas.nearby import NearMode
 from vijax.models.formulas.priors import changed, weak
 from vijax.models.formulas.responses import responses
 from vijax.models.formulas.rows_by_group import data_of, rows_in_units
@@ -141,7 +142,7 @@ def _glmm(
     check_sizes(design)
     check_responses(design.y, design.trials, law, design.response, typed.row_names)
     weights = weights_of(weights, typed)
-    check_size(design)
+    check_size(design, law)
     several = len(design.factors) > 1
     nodes = (1 if several else _nodes(design, weights)) if nodes is None else nodes
     require_integers(nodes=nodes)
@@ -150,32 +151,17 @@ def _glmm(
     form = form_of(design, law, known, weights, nodes)
     if law.of_location:
         check_errors(design, weights)
-    made = density(
-        form.variables(), log_prior=Of(form, "log_prior"), log_lik=Of(form, "log_lik"), derived=Of(form, "named")
-    )
+    log_prior, log_lik, named = (FormFunction(form, name) for name in ("log_prior", "log_lik", "named"))
+    made = density(form.variables(), log_prior=log_prior, log_lik=log_lik, derived=named)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     rows = rows_in_units(design, law, form, weights)
     data = data_of(rows, law, [len(factor.levels) for factor in design.factors])
-    parts["form"] = dataclasses.replace(made.form, given=data, in_units_of_given=True)
+    parts["form"] = dataclasses.replace(made.form, given=data, in_units_of_given=True, nearby=NearMode(form))
     model = Glmm(**parts, design=design, priors=known, data=data, density_form=form, weights=weights)
     generative = responses(form, design, rows, data)
     own = answers(generative, predict=model.predict, beside=model.group_effects, schema=design.schema)
     object.__setattr__(model, "queries", {**model.queries, **own})
     return model
-
-
-@dataclasses.dataclass(frozen=True)
-class Of:
-    """A function of a form; equal ones are equal, so that what is compiled for one serves the other."""
-
-    form: Form
-    name: str
-    in_float64: ClassVar[bool] = True
-    """Draws are shown in float64, as `Form.named` derives them."""
-
-    def __call__(self, *given: Any) -> Any:
-        """The function at its arguments."""
-        return getattr(self.form, self.name)(*given)
 
 
 def _nodes(design: formulas.Design, weights: np.ndarray) -> int:

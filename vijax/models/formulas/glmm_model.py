@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -24,6 +24,7 @@ from vijax.models.formulas.form import COEFFICIENTS, Form
 from vijax.models.formulas.formula import Design, Rows, WhereNew
 from vijax.models.formulas.groups import NewLevels
 from vijax.models.formulas.laws import LAWS, Law
+from vijax.models.formulas.nearby import NearMode
 from vijax.models.formulas.priors import Prior
 from vijax.models.formulas.unmodelled import check_responses
 from vijax.models.formulas.weighted import copies_of
@@ -185,10 +186,17 @@ class Glmm(Model):
         values, named = kept(free, ("unknowns", self.density_form), self._unknowns)(fit.state.hyper, z)
         effects = {}
         if self.design.factors:
-            drawn = self._program(effects_of_groups)(values, dict(self.data), key)
+            drawn = self._effects_at(values, key)
             effects = {factor.name: np.asarray(u) for factor, u in zip(self.design.factors, drawn, strict=True)}
         unknowns = {name: np.asarray(x) for name, x in named.items()}
         return Draws({**unknowns, **self._coefficients(values)}, effects, values)
+
+    def _effects_at(self, values: Mapping[str, Any], key: Any) -> Sequence[Any]:
+        """Effects of all groups of each factor, (S, groups, effects)."""
+        near = NearMode(self.density_form)
+        if len(self.design.factors) > 1 and near.is_worth:
+            return near.drawn(self.data, self.design.rows, self.weights, values, keys.seed(key))
+        return self._program(effects_of_groups)(values, dict(self.data), key)
 
     def _coefficients(self, values: Mapping[str, Any]) -> dict[str, Float[np.ndarray, " S"]]:
         """Coefficients at draws in float64: far from zero float32 keeps too few digits of them."""

@@ -16,8 +16,8 @@ EXACT = 1e-12
 """A share of the response that least squares leave by rounding alone."""
 FIRST_ROWS = 200
 """Rows that tell in most cases whether errors are left."""
-MOST_DENSE = 2000
-"""Effects beside those of the largest factor, at most."""
+MOST_DENSE, MOST_DENSE_NORMAL = 2000, 6000
+"""Effects beside those of the largest factor, at most; and of a normal law, whose matrix is factored seldom."""
 LARGEST = {4: 1e30, 8: 1e200}
 """Sizes of numbers that a density can hold, by the bytes of its floats."""
 WIDEST = {4: 1e18, 8: 1e140}
@@ -115,9 +115,10 @@ def effects_of_one_group(design: Design, factor: Factor) -> int:
     return len(factor.labels) * (len(design.against) or 1)
 
 
-def check_size(design: Design) -> None:
+def check_size(design: Design, law: Law) -> None:
     """Raises ValueError where effects beside those of the largest factor are too many."""
     sizes = {factor.name: len(factor.levels) * effects_of_one_group(design, factor) for factor in design.factors}
     rest = sum(sizes.values()) - max(sizes.values(), default=0)
-    expected = f"at most {MOST_DENSE:,} effects beside those of the largest factor, whose matrix is dense"
-    require(rest <= MOST_DENSE, "formula", expected, sizes)
+    most = MOST_DENSE_NORMAL if law.name == "gaussian" else MOST_DENSE
+    expected = f"at most {most:,} effects beside those of the largest factor, whose matrix is dense"
+    require(rest <= most, "formula", expected, sizes)

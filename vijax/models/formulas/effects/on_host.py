@@ -1,0 +1,210 @@
+"""The marginal likelihood of normal laws on the host, in float64, at given ratios of sds of effects to that of errors.
+
+With Lambda the diagonal matrix of these ratios, one for each effect, and c the coefficients of (X, y) in r = y - X b,
+
+    H = I + Lambda Z' W Z Lambda,    log p(y) = -n/2 log(2 pi sigma^2) - c' M c / (2 sigma^2) - log det H / 2,
+    M = (X, y)' W (X, y) - (X, y)' W Z Lambda H^-1 Lambda Z' W (X, y).
+
+Only log det H and M are dear, and they depend on the ratios alone. The effects of the first factor have a block of H
+for each group and leave by elimination; what is left is dense,
+
+    K = I + Lambda_2 (rest - across' V across) Lambda_2,    V = Lambda_1 (I + Lambda_1 own Lambda_1)^-1 Lambda_1
+
+(Bates et al. 2015, section 3). across' V across is a product of sparse matrices; it depends on the ratios of the first
+factor alone and is kept for the next call. LAPACK factors K, that of the second factor first, which is kept too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Float
+from scipy import linalg
+
+
+class Pieces(NamedTuple):
+    """The parts of the marginal likelihood that depend on the ratios.
+
+    Attributes:
+      half_log_det: log det H / 2.
+      squares: M, of (X, y).
+    """
+
+    half_log_det: float
+    squares: Float[np.ndarray, "p_and_one p_and_one"]
+
+
+class Eliminated(NamedTuple):
+    """The parts that depend on the ratios of the first factor alone.
+
+    Attributes:
+      half_log_det: half the log determinant of its blocks.
+      spread: V of each group, (J, d, d).
+      rest: rest - across' V across, (R, R).
+      of_rest: Z' W (X, y) of the other factors, less the part that the first one explains, (R, p + 1).
+      squares: (X, y)' W (X, y) less that part.
+    """
+
+    half_log_det: float
+    spread: Float[np.ndarray, "J d d"]
+    rest: Float[np.ndarray, "R R"]
+    of_rest: Float[np.ndarray, "R p_and_one"]
+    squares: Float[np.ndarray, "p_and_one p_and_one"]
+
+
+class _Second(NamedTuple):
+    """The parts that depend on the ratios of the first two factors.
+
+    Attributes:
+      half_log_det: half the log determinant of what the second adds.
+      explained: its factor^-1 Lambda Z' W (X, y), (R_2, p + 1).
+      across: its factor^-1 Lambda times K of the second and the others, (R_2, R_3).
+      rest: of the others, less what the second factor explains.
+    """
+
+    half_log_det: float
+    explained: Float[np.ndarray, "R2 p_and_one"]
+    across: Float[np.ndarray, "R2 R3"]
+    rest: Float[np.ndarray, "R3 R3"]
+
+
+class HostSums:
+    """Sums over the rows of a regression (`crossed_normal.sums_of`, `rows_by_group.data_of`), ready to be factored.
+
+    Attributes:
+      own: Z' W Z of each group of the first factor, (J, d, d).
+      across: the same of the first factor and the others, sparse, (J d, R).
+      rest: the same of the others, sparse, (R, R).
+      of_first: Z' W (X, y) of the first factor, (J, d, p + 1).
+      of_rest: the same of the others, (R, p + 1).
+      squares: (X, y)' W (X, y).
+      count: the sum of the weights.
+      places: for each of the R other effects the number of its ratio.
+      largest: for each ratio the largest square of its effects.
+      groups: and their number.
+      num_factorisations: calls of `at` so far.
+    """
+
+    def __init__(self, data: Mapping[str, Any], counts: tuple[int, ...], widths: tuple[int, ...]):
+        """From the data of the density, and the numbers of groups and of effects of a group of each factor."""
+        whole = {name: np.asarray(x, np.float64) for name, x in data.items()}
+        read = _of_sums if len(counts) > 1 else _of_groups
+        self.own, self.across, self.rest, self.of_first, self.of_rest, self.squares, self.count = read(whole)
+        ends = np.cumsum(widths)
+        others = [np.tile(np.arange(end - d, end), count) for end, d, count in zip(ends, widths, counts, strict=True)]
+        self.places = np.concatenate([np.zeros(0, int), *others[1:]])
+        self.largest = np.zeros(sum(widths))
+        self.largest[: widths[0]] = np.diagonal(self.own, axis1=1, axis2=2).max(0)
+        np.maximum.at(self.largest, self.places, self.rest.diagonal())
+        self.groups = np.repeat(counts, widths)
+        self.num_factorisations = 0
+        self._size_of_second = counts[1] * widths[1] if len(counts) > 1 else 0
+        self._last: tuple[bytes, Eliminated] | None = None
+        self._last_second: tuple[bytes, _Second] | None = None
+
+    def at(self, ratios: Float[np.ndarray, " P"]) -> Pieces:
+        """log det H / 2 and M at ratios of all effects, those of the first factor first."""
+        self.num_factorisations += 1
+        first = self.eliminated(ratios[: self.own.shape[1]])
+        if not len(self.places):
+            return Pieces(first.half_log_det, first.squares)
+        second = self._second(first, ratios)
+        half = first.half_log_det + second.half_log_det
+        squares = first.squares - second.explained.T @ second.explained
+        if not len(second.rest):
+            return Pieces(half, squares)
+        scales = ratios[self.places[self._size_of_second :]]
+        left = scales[:, None] * (first.of_rest[self._size_of_second :] - second.across.T @ second.explained)
+        factor = self._factor(second.rest, scales)
+        explained = linalg.solve_triangular(factor, left, lower=True, check_finite=False)
+        half += float(np.log(np.diagonal(factor)).sum())
+        return Pieces(half, squares - explained.T @ explained)
+
+    def _second(self, first: Eliminated, ratios: Float[np.ndarray, " P"]) -> _Second:
+        """The second factor's effects, taken out after those of the first; the last result is kept, so that ratios of
+        the others, which have fewer effects, cost little."""
+        size = self._size_of_second
+        scales = ratios[self.places[:size]]
+        name = ratios[: self.own.shape[1]].tobytes() + scales.tobytes()
+        if self._last_second is None or self._last_second[0] != name:
+            factor = self._factor(first.rest[:size, :size], scales)
+            whitened = lambda x: linalg.solve_triangular(factor, scales[:, None] * x, lower=True, check_finite=False)
+            explained, across = whitened(first.of_rest[:size]), first.rest[:size, size:]
+            across = whitened(across) if across.size else across
+            rest = first.rest[size:, size:] - across.T @ across
+            half = float(np.log(np.diagonal(factor)).sum())
+            self._last_second = name, _Second(half, explained, across, rest)
+        return self._last_second[1]
+
+    def forget(self) -> None:
+        """Frees what is kept for the next call."""
+        self._last = self._last_second = None
+
+    def factor_of(self, ratios: Float[np.ndarray, " P"]) -> Float[np.ndarray, "R R"]:
+        """The lower triangular factor of K."""
+        return self._factor(self.eliminated(ratios[: self.own.shape[1]]).rest, ratios[self.places])
+
+    @staticmethod
+    def _factor(rest: Float[np.ndarray, "R R"], scales: Float[np.ndarray, " R"]) -> Float[np.ndarray, "R R"]:
+        """The lower triangular factor of I + scales rest scales."""
+        dense = rest * scales
+        dense *= scales[:, None]
+        dense[np.diag_indices_from(dense)] += 1.0
+        return linalg.cholesky(dense, lower=True, overwrite_a=True, check_finite=False)
+
+    def eliminated(self, ratios: Float[np.ndarray, " d"]) -> Eliminated:
+        """The first factor's effects, taken out; the last result is kept."""
+        name = np.asarray(ratios).tobytes()
+        if self._last is None or self._last[0] != name:
+            self._last = None  # before the next one: two would be twice the memory
+            self._last = name, self._eliminated(np.asarray(ratios))
+        return self._last[1]
+
+    def _eliminated(self, ratios: Float[np.ndarray, " d"]) -> Eliminated:
+        blocks = np.eye(len(ratios)) + ratios[:, None] * self.own * ratios
+        roots = np.linalg.inv(np.linalg.cholesky(blocks)) * ratios  # of V: V = roots' roots
+        half = -float(np.log(np.diagonal(roots, axis1=1, axis2=2) / ratios).sum())
+        spread = np.swapaxes(roots, 1, 2) @ roots
+        explained = spread @ self.of_first
+        squares = self.squares - np.einsum("jdp,jdq->pq", self.of_first, explained)
+        if not len(self.places):
+            return Eliminated(half, spread, np.zeros((0, 0)), self.of_rest, squares)
+        scaled = _blocks(roots) @ self.across
+        rest = -(scaled.T.tocsr() @ scaled).toarray()
+        rest[self.rest.row, self.rest.col] += self.rest.data
+        of_rest = self.of_rest - self.across.T @ explained.reshape(-1, explained.shape[2])
+        return Eliminated(half, spread, rest, of_rest, squares)
+
+
+def _blocks(blocks: Float[np.ndarray, "J d d"]) -> Any:
+    """The block diagonal matrix of these blocks, sparse."""
+    count, d, _ = blocks.shape
+    if d == 1:
+        return sp.dia_array((blocks[None, :, 0, 0], 0), shape=(count, count)).tocsr()
+    return sp.bsr_array((blocks, np.arange(count), np.arange(count + 1)), shape=(count * d, count * d)).tocsr()
+
+
+def _of_sums(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
+    """The sums of several factors."""
+    data = {name: x[0] for name, x in data.items()}
+    own, d = data["own"], data["own"].shape[1]
+    size = len(data["of_rest"])
+    rows = (data["pair_first"].astype(int)[:, None] * d + np.arange(d)).ravel()
+    columns = np.repeat(data["pair_rest"].astype(int), d)
+    across = sp.csr_array((data["across"].ravel(), (rows, columns)), shape=(len(own) * d, size))
+    places = data["rest_row"].astype(int), data["rest_column"].astype(int)
+    rest = sp.coo_array((data["rest"], places), shape=(size, size))
+    squares = data["table"].T @ data["table"]
+    return own, across, rest, data["of_first"], data["of_rest"], squares, float(data["count"])
+
+
+def _of_groups(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
+    """The sums of one factor, from the triangular factors of its groups' rows."""
+    z, table = data["z0"], np.concatenate([data["x"], data["y"][..., None]], 2)
+    turned = np.swapaxes(z, 1, 2)
+    squares = np.einsum("jnp,jnq->pq", table, table)
+    none, width = sp.coo_array((0, 0)), table.shape[2]
+    return turned @ z, none, none, turned @ table, np.zeros((0, width)), squares, float(data["count"].sum())

@@ -1,0 +1,141 @@
+"""The density of a normal regression near its mode, from few factorisations: what `vijax.auto` fits where groups are
+many."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from vijax.contract.batch import Nearby
+from vijax.models.energies.density import density
+from vijax.models.formulas.effects import interpolated
+from vijax.models.formulas.effects.crossed_normal import columns
+from vijax.models.formulas.effects.drawn_on_host import Unknowns, drawn
+from vijax.models.formulas.effects.on_host import HostSums
+from vijax.models.formulas.form import AUX, COEFFICIENTS, SDS, Form, FormFunction
+from vijax.models.formulas.formula import Rows
+from vijax.xla.compiler import kept, quick_jit
+from vijax.xla.precision import enable_x64
+
+FEWEST_EFFECTS = 200
+"""Effects of several factors from which on it is worth while."""
+FEWEST_GROUPS = 20_000
+"""Groups of one factor from which on it is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NearMode:
+    """The data of a regression -> its density near the mode of its posterior; None where it is not interpolated: for
+    laws that are not normal, correlated effects, few groups, and where an sd may be zero.
+
+    Attributes:
+      form: the density of the regression.
+    """
+
+    form: Form
+
+    @property
+    def is_worth(self) -> bool:
+        """True of regressions whose effects are so many that it is cheaper than the density itself."""
+        effects = self.form.effects
+        if self.form.law != "gaussian" or not effects or max(max(own.blocks) for own in effects) > 1:
+            return False
+        total = sum(own.groups * len(own.labels) for own in effects)
+        return total >= (FEWEST_EFFECTS if len(effects) > 1 else FEWEST_GROUPS)
+
+    def __call__(self, data: Mapping[str, Any]) -> Nearby | None:
+        """The density near the mode."""
+        if not self.is_worth:
+            return None
+        effects = self.form.effects
+        sums = self.sums_of(data)
+        near = interpolated.near_mode(sums, self._log_prior(), sum(len(own.labels) for own in effects))
+        if near is None:
+            return None
+        form = dataclasses.replace(self.form, constant=0.0)
+        log_prior, log_lik, named = (FormFunction(form, name) for name in ("log_prior", "log_lik", "named"))
+        model = density(form.variables(), log_prior=log_prior, log_lik=log_lik, derived=named)
+        dtype = jnp.result_type(float)
+        rows = {name: np.asarray(values, dtype) for name, values in near.rows.items()}
+        sentence = (
+            f"The likelihood was computed at {near.num_points} ratios of sds, in float64, and interpolated between "
+            "them: at draws of q it is off by {error}."
+        )
+        errors = _Errors(sums, near, self.form)
+        return Nearby(model.log_density, rows, near.level + self.form.constant, errors, sentence)
+
+    def sums_of(self, data: Mapping[str, Any]) -> HostSums:
+        """The sums over rows on the host."""
+        effects = self.form.effects
+        return HostSums(data, tuple(own.groups for own in effects), tuple(len(own.labels) for own in effects))
+
+    def drawn(
+        self, data: Mapping[str, Any], rows: Rows, weights: np.ndarray, values: Mapping[str, Any], seed: int
+    ) -> list[Float[np.ndarray, "S J d"]]:
+        """Effects of all groups of each factor, drawn at values of the other unknowns, in the units of the data."""
+        form = self.form
+        at = unknowns_of(form, values)
+        pairs = list(zip(form.effects, rows.z, rows.groups, strict=True))
+        effects = [columns(z / np.array(own.sizes), groups, own.groups) for own, z, groups in pairs]
+        first, others = drawn(self.sums_of(data), effects, weights, at, seed)
+        shapes = [(own.groups, len(own.labels)) for own in form.effects]
+        ends = np.cumsum([math.prod(shape) for shape in shapes[1:]])[:-1]
+        parts = [first, *np.split(others, ends, axis=1)]
+        in_units = []
+        for part, shape, own in zip(parts, shapes, form.effects, strict=True):
+            sds = np.asarray(values[SDS + own.name], float) * form.units.size / np.array(own.sizes)
+            in_units.append(part.reshape(-1, *shape) * sds[:, None])
+        return in_units
+
+    def _log_prior(self) -> interpolated.LogPrior:
+        """The log prior of coefficients, sigma and ratios, with the logarithms of sds as variables."""
+        form = self.form
+        widths = np.cumsum([len(own.labels) for own in form.effects])[:-1]
+        program = kept(form, "prior in float64", _prior_of)
+
+        def log_prior(b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
+            values = {COEFFICIENTS + label: x for label, x in zip(form.labels, b, strict=True)}
+            parts = np.split(ratios * sigma, widths)
+            values |= {SDS + own.name: part for own, part in zip(form.effects, parts, strict=True)}
+            with enable_x64(True):
+                value = program(values | {AUX + "sigma": np.asarray(sigma)})
+            return float(value) + float(np.log(ratios * sigma).sum())
+
+        return log_prior
+
+
+def _prior_of(form: Any) -> Callable[..., Any]:
+    return quick_jit(lambda values: form().log_prior(values))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Errors:
+    """Values at draws -> the exact log likelihood less the interpolated one."""
+
+    sums: HostSums
+    near: interpolated.Interpolated
+    form: Form
+
+    def __call__(self, values: Mapping[str, Any]) -> Float[np.ndarray, " draws"]:
+        rows = {name: x[0] for name, x in self.near.rows.items()}
+        errors = []
+        for b, sigma, ratios in zip(*unknowns_of(self.form, values), strict=True):
+            profile = interpolated.Profile.at(self.sums, ratios)
+            exact = -np.inf if profile is None else profile.log_lik(b, float(sigma), self.sums.count)
+            errors.append(exact - self.near.level - float(interpolated.log_lik(rows, b, sigma, ratios, np)))
+        self.sums.forget()
+        return np.array(errors)
+
+
+def unknowns_of(form: Form, values: Mapping[str, Any]) -> Unknowns:
+    """The unknowns beside the effects, at draws of the variables."""
+    sigma = np.asarray(values[AUX + "sigma"], float)
+    columns = [np.asarray(values[COEFFICIENTS + label], float) for label in form.labels]
+    sds = np.concatenate([np.asarray(values[SDS + own.name], float) for own in form.effects], 1)
+    return Unknowns(np.stack(columns, 1) if columns else np.zeros((len(sigma), 0)), sigma, sds / sigma[:, None])
