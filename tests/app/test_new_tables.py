@@ -114,6 +114,7 @@ def test_new_rows_without_a_group_or_a_time_have_empty_results_in_their_place():
     assert "1 rows without a 'day' are left out (data.missing), the first in line 4." in scored.notes
 
 
+@pytest.mark.filterwarnings("ignore:Blanks around names")
 def test_names_in_memory_lose_their_blanks_as_those_of_files_do():
     config, data, _ = trained("hmm", SEQUENCES, "data.group=g")
     source = {" g": [" a", "a "], "day": ["2024-05-01", " 2024-05-02"], "x": [1.0, 2.0]}

@@ -102,7 +102,7 @@ def test_what_cannot_be_drawn_is_said(run, capsys, arguments, fragments):
 
 
 def test_models_of_no_tables_and_of_targets_say_what_to_do():
-    with pytest.raises(ConfigError, match=r"lda is not; in Python: vijax\.load\(RUN\)\.predictive"):
+    with pytest.raises(ConfigError, match=r"lda has none to draw; .* vijax transform RUN --data FILE"):
         check_asked(LISTINGS["lda"], Asked())
     with pytest.raises(ConfigError, match=r"--rows: glm draws its target given the other columns: .* --data"):
         check_asked(LISTINGS["glm"], Asked(rows=3))

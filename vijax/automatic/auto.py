@@ -206,7 +206,7 @@ def _of_target(
 ) -> Fit:
     """Returns the fit of a log density on the host, in float64 where float32 would move it. `make` makes it, in double
     precision or not."""
-    single = _Single() if stage is None else _Single(stage.moved)
+    single = _Single(stage.moved) if isinstance(stage, Stage) else _Single()
     fit = _in_precision(model, density, make, key, wanted, stage, single)
     if isinstance(fit, _Single):
         fit = _in_precision(model, density, make, key, wanted, None, fit)

@@ -98,6 +98,10 @@ def best_state(state: State | Many) -> State:
     return _run(state.states, best(state)) if isinstance(state, Many) else state
 
 
+class EqualStartsWarning(UserWarning):
+    """Several runs begin at the same place, and are one run."""
+
+
 def warn_of_equal_starts(state: State | Many) -> None:
     """Warns where all of several runs begin at the same place: without randomness in the steps they are one run."""
     if not isinstance(state, Many):
@@ -109,7 +113,7 @@ def warn_of_equal_starts(state: State | Many) -> None:
         warnings.warn(
             f"restarts: all {len(state.recent)} runs begin at the same place, for the model's start draws nothing, and "
             "so they are one run. Choose a start that draws, such as init=vijax.init.drawn(), or leave restarts out.",
-            UserWarning,
+            EqualStartsWarning,
             stacklevel=4,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from vijax.checks import require, require_integers
 from vijax.contract.model import Model
 from vijax.evaluate.predictive_check import predictive_check
 from vijax.fitting import fit as fitting
+from vijax.fitting.restarts import EqualStartsWarning
 from vijax.fitting.result import Fit
 from vijax.fitting.status import FAILED, Status
 from vijax.inference.guides import Z
@@ -410,17 +412,23 @@ def _restarts(fit: Fit, data: Any, restarts: int, key: PRNGKeyArray) -> Check:
     require(own.size, "fit", "one with the trace of its objective", "none")
     spec, batch = fit.alg.spec, fit.trace.get("num_groups")
     hyper = {name: value for name, value in fit.state.hyper.items() if name not in spec.learn} or None
-    again = fitting.fit(
-        fit.alg,
-        data,
-        key=key,
-        num_steps=int(fit.state.step),
-        batch_size=None if batch is None or spec.model.form.one_group else int(np.max(batch)),
-        hyper=hyper,
-        restarts=restarts,
-        callbacks=[lambda progress: progress.elapsed_s > SECONDS],
-        throw=False,
-    )
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", EqualStartsWarning)
+        again = fitting.fit(
+            fit.alg,
+            data,
+            key=key,
+            num_steps=int(fit.state.step),
+            batch_size=None if batch is None or spec.model.form.one_group else int(np.max(batch)),
+            hyper=hyper,
+            restarts=restarts,
+            callbacks=[lambda progress: progress.elapsed_s > SECONDS],
+            throw=False,
+        )
+    are_equal = any(issubclass(one.category, EqualStartsWarning) for one in told)
+    for one in told:
+        if not issubclass(one.category, EqualStartsWarning):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     expected = f"steps that {restarts} starts take in {SECONDS:.0f} s"
     require(again.status is not Status.STOPPED, "fit", expected, f"{fit.state.step} that take longer")
     ends = np.asarray(again.trace.get("restart_elbo", again.trace["elbo"][:, None])[-10:], np.float64)
@@ -428,6 +436,8 @@ def _restarts(fit: Fit, data: Any, restarts: int, key: PRNGKeyArray) -> Check:
     more, noise = best.mean() - own.mean(), np.hypot(best.std(), own.std()) / len(own) ** 0.5
     rounding = 8 * float(np.finfo(again.trace["elbo"].dtype).eps) * abs(own.mean())
     higher = more > max(WORTH, SURE * noise + rounding)
+    if are_equal and restarts > 1:
+        return Check(f"All {restarts} other starts are one, for the model's start draws nothing: they say nothing.")
     said = (
         f"The best of {restarts} other start(s) ends {abs(more):.2f} nats {'above' if more > 0 else 'below'} this fit."
     )
