@@ -78,7 +78,8 @@ def auto(
     to eight normals is fitted too, each within a trust region of its own, and kept where its bound is higher beyond
     doubt. Beyond 300 variables independent normals are fitted, with up to 32 directions of dependence beside them where
     the bound is higher so. Variables whose law depends on others (`vijax.free(..., loc=, scale=)`, hierarchies of
-    NumPyro) are fitted in coordinates that are learnt first, from what the data say of each. A model in conjugate form
+    NumPyro) are fitted in coordinates that are learnt first, from what the data say of each. Where float32 rounds the
+    density so much that means or sds move, it is fitted in float64, and the verdict says so. A model in conjugate form
     is fitted by coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else by
     incremental or stochastic steps; an energy with free variables by stochastic steps until the bound rises no more.
     Of a normal `vijax.glmm` of many groups the likelihood is computed at a few places about its mode and interpolated;
