@@ -53,6 +53,15 @@ def test_the_decimal_sign_is_that_of_the_training_file(kept):
 
 
 @pytest.mark.parametrize("kept", [False, True])
+def test_a_file_that_says_by_itself_that_its_decimals_are_commas_is_read_so(kept):
+    config, *both = trained("mixture", POINTS)
+    Path("new.csv").write_text("a;b\n101,257;0,640\n104,709;-1,397\n")
+    new = config.listing.source.new(config, both[kept], "new.csv", None)
+    assert new.data.x.tolist() == [[101.257, 0.64], [104.709, -1.397]]
+    assert "Decimals are written otherwise than in the training data, which have '.'." in new.notes
+
+
+@pytest.mark.parametrize("kept", [False, True])
 def test_times_are_read_in_the_format_of_the_training_file(kept):
     days = "date,x\n" + "".join(f"{i}/05/2024,{i % 3}\n" for i in range(10, 20))
     config, *both = trained("hmm", days)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Container, Iterator, Mapping
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,15 @@ from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.cells import column_names as column_names_of
 from vijax.data.schema.in_memory import columns_of
-from vijax.data.tables.columns import Columns, FileColumns, as_written, columns_without_blanks, row_names, said_missing
+from vijax.data.tables.columns import (
+    Columns,
+    FileColumns,
+    as_written,
+    columns_without_blanks,
+    not_numbers,
+    row_names,
+    said_missing,
+)
 from vijax.data.tables.formats import Dialect
 from vijax.data.tables.rows_in_time import NUMBER, Order, Timed
 from vijax.data.tables.table import (
@@ -38,6 +47,8 @@ from vijax.data.tables.table_files import is_parquet, read_columns, read_table
 from vijax.files import write_text
 
 COLUMNS = "columns.json"
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+"""Numbers whose commas may stand between thousands."""
 MOST_NAMED = 4
 """Columns that the page names."""
 
@@ -525,11 +536,38 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
         return columns_without_blanks(columns_of(source, like.columns, exact), "data")
     given, own = config.data, source is None or str(source) == config.data.path
     path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
-    found = read_columns(path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes)
+    dialect = _dialect(given, like)
+    read_as = lambda written, told: read_columns(path, given.synthetic_seed, rows, written, digest, exact, told)
+    found = read_as(dialect, notes)
+    if not own and (dialect.decimal or dialect.decimal_before) and not _are_numbers(found, numbers):
+        found = _otherwise_written(found, numbers, dialect, read_as, notes)
     for name, known in ((choice.group, like.group_names), (choice.target, like.classes or ())):
         if name is not None and name in found and isinstance(found, FileColumns):
             found.keep_names(name, frozenset(known))
     return found
+
+
+def _are_numbers(found: Columns, names: Sequence[str]) -> bool:
+    """True where all of these columns that are there hold numbers."""
+    return not any(not_numbers(found[name]).any() for name in names if name in found)
+
+
+def _otherwise_written(
+    found: Columns, names: Sequence[str], dialect: Dialect, read_as: Callable[[Dialect, Notes], Columns], notes: Notes
+) -> Columns:
+    """A file whose decimals are not those of training, where by itself it says that all columns are of numbers. One in
+    which all commas may divide thousands stays as it is read: nobody can tell."""
+    cells = [cell for name in names if name in found for cell in found[name].tolist() if isinstance(cell, str)]
+    if all(THOUSANDS.fullmatch(cell) for cell in cells if "," in cell):
+        return found
+    told, before = Notes(), dialect.decimal or dialect.decimal_before
+    other = read_as(dialect._replace(decimal=None, decimal_before=None), told)
+    if not _are_numbers(other, names):
+        return found
+    for note in told.texts():
+        notes.add(note)
+    notes.add(f"Decimals are written otherwise than in the training data, which have {before!r}.")
+    return other
 
 
 def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:
