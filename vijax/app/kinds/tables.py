@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -537,10 +538,10 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
     given, own = config.data, source is None or str(source) == config.data.path
     path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
     dialect = _dialect(given, like)
-    read_as = lambda written, told: read_columns(path, given.synthetic_seed, rows, written, digest, exact, told)
-    found = read_as(dialect, notes)
+    read_as = functools.partial(read_columns, path, given.synthetic_seed, rows, sha256=digest)
+    found = read_as(dialect, exact=exact, notes=notes)
     if not own and (dialect.decimal or dialect.decimal_before) and not _are_numbers(found, numbers):
-        found = _otherwise_written(found, numbers, dialect, read_as, notes)
+        found = _otherwise_written(found, numbers, dialect, functools.partial(read_as, exact=exact), notes)
     for name, known in ((choice.group, like.group_names), (choice.target, like.classes or ())):
         if name is not None and name in found and isinstance(found, FileColumns):
             found.keep_names(name, frozenset(known))
@@ -553,15 +554,16 @@ def _are_numbers(found: Columns, names: Sequence[str]) -> bool:
 
 
 def _otherwise_written(
-    found: Columns, names: Sequence[str], dialect: Dialect, read_as: Callable[[Dialect, Notes], Columns], notes: Notes
+    found: Columns, names: Sequence[str], dialect: Dialect, read_as: Callable[..., Columns], notes: Notes
 ) -> Columns:
     """A file whose decimals are not those of training, where by itself it says that all columns are of numbers. One in
     which all commas may divide thousands stays as it is read: nobody can tell."""
-    cells = [cell for name in names if name in found for cell in found[name].tolist() if isinstance(cell, str)]
+    texts = read_as(dialect, exact=AllBut(()), notes=Notes())
+    cells = [str(cell) for name in names if name in texts for cell in texts[name].tolist()]
     if all(THOUSANDS.fullmatch(cell) for cell in cells if "," in cell):
         return found
     told, before = Notes(), dialect.decimal or dialect.decimal_before
-    other = read_as(dialect._replace(decimal=None, decimal_before=None), told)
+    other = read_as(dialect._replace(decimal=None, decimal_before=None), notes=told)
     if not _are_numbers(other, names):
         return found
     for note in told.texts():
