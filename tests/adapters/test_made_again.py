@@ -125,3 +125,11 @@ def test_models_are_not_kept_for_ever():
     vi.from_numpyro(story, Y + 3.0)
     gc.collect()
     assert alive() is None
+
+
+def test_a_density_without_derivatives_is_a_model_all_the_same():
+    def counted():
+        x = numpyro.sample("x", Normal(0, 1))
+        numpyro.factor("f", jax.lax.while_loop(lambda s: s < 3, lambda s: s + 1 + 0 * jnp.abs(x), jnp.abs(x)))
+
+    assert vi.from_numpyro(counted).log_density.variables.dim == 1

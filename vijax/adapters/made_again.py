@@ -46,9 +46,9 @@ def once(
     try:
         programs = [_program(jax.value_and_grad(log_density), values), *(_program(of, values) for of in others)]
         key = jax.config.jax_enable_x64, tuple(programs), structure(facts)  # type: ignore[attr-defined]
-        known = _in_use.get(key)
-    except (NotComparableError, TypeError):
+    except Exception:  # it has no derivative, say, or cannot be compared: then the model or its fit says what is wrong
         return make()
+    known = _in_use.get(key)
     made = make() if known is None else known
     _in_use[key] = made
     _last[:] = [made]
