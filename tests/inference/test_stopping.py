@@ -182,6 +182,7 @@ def test_without_tol_nothing_is_watched_and_other_batches_begin_anew(unbroken):
         assert (int(other.state.watch.observed), int(other.state.watch.window)) == (30, 20)
 
 
+@pytest.mark.filterwarnings("ignore:restarts")  # the start draws nothing
 def test_restarts_stop_when_all_have_converged(unbroken):
     kind, _ = unbroken
     seen = []

@@ -61,6 +61,7 @@ def test_an_algorithm_that_is_held_is_compiled_once():
     assert len(traces) == count > 0
 
 
+@pytest.mark.filterwarnings("ignore:restarts")  # the start draws nothing
 def test_restarts_of_an_algorithm_that_is_held_are_compiled_once():
     alg = vi.cavi(coin(1.0))
     first, again = many(alg, 3), many(alg, 3)

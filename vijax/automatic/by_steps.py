@@ -7,6 +7,7 @@ its bound drifts no more. The sentences are of a `vijax.automatic.judged.Judgeme
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ from vijax.families.vector.blocks import Blocks
 from vijax.fitting.fit import DivergedError, fit
 from vijax.fitting.judge import not_judged
 from vijax.fitting.loader import Loader, as_loader
+from vijax.fitting.restarts import EqualStartsWarning
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status, skipped_text
 from vijax.inference.guides import Z
@@ -65,14 +67,14 @@ def of_conjugate(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int 
         return _reported(done, "Its posterior is the best normal one.")
     loader = as_loader(data, model, None, 0)
     if loader.num_groups <= (SMALL_CORPUS if model.form.documents is not None else SMALL):
-        done = fit(cavi(model), data, key=key, num_steps=1000, tol=1e-6, restarts=num_starts or STARTS)
+        done = _from_starts(cavi(model), data, key=key, num_steps=1000, tol=1e-6, restarts=num_starts or STARTS)
         return _reported(done, INDEPENDENT)
     starts = num_starts or (1 if loader.num_groups > SMALL else OF_CORPUS)
     if _can_be_remembered(model, loader):
         alg = memoized(model, num_parts=_num_parts(loader))
-        return _reported(fit(alg, data, key=key, num_epochs=30, restarts=starts), INDEPENDENT)
+        return _reported(_from_starts(alg, data, key=key, num_epochs=30, restarts=starts), INDEPENDENT)
     size = min(BATCH, loader.num_groups)
-    done = fit(svi(model), data, key=key, num_epochs=10, batch_size=size, restarts=starts)
+    done = _from_starts(svi(model), data, key=key, num_epochs=10, batch_size=size, restarts=starts)
     return _reported(done, f"Ten passes in batches of {BATCH}: whether more would help was not judged. {INDEPENDENT}")
 
 
@@ -146,10 +148,17 @@ def of_mixed(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | No
     return done if done.status is Status.UNBOUNDED else _of_free(done, starts)
 
 
+def _from_starts(*args: Any, **kwargs: Any) -> Fit:
+    """Fits as `vijax.fit` does; that starts are equal is no news to who has not asked for several."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EqualStartsWarning)
+        return fit(*args, **kwargs)
+
+
 def _fitted(*args: Any, **kwargs: Any) -> Fit:
     """Fits as `vijax.fit` does; a bound that grows without limit is no error, for the fit says so."""
     try:
-        return fit(*args, **kwargs)
+        return _from_starts(*args, **kwargs)
     except DivergedError as error:
         if error.fit.status is Status.UNBOUNDED:
             return error.fit

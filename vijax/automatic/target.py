@@ -231,7 +231,7 @@ def _in_turn(x: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 
 class Place(NamedTuple):
-    """What coordinates are relative to free ones; of free ones nothing."""
+    """The place of coordinates relative to free ones; of free ones nothing."""
 
     reference: Reference | None = None
     bend: Bend | None = None

@@ -1,4 +1,4 @@
-"""What processes agree on before each chunk of steps: how many all can take, that their batches go together, and that
+"""Agreement of processes before each chunk of steps: how many all can take, that their batches go together, and that
 no source failed. Without it those that have a batch would wait for ever for those that have none."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _columns(leaves: Sequence[tuple[str, ...] | None]) -> str:
 
 
 class Told(NamedTuple):
-    """What a process says of its next chunk.
+    """The word of a process on its next chunk.
 
     Attributes:
       step: the first step of the chunk.
@@ -73,7 +73,7 @@ class Told(NamedTuple):
 
 
 def told_of(batches: Sequence[Minibatch], step: int, asked: int, is_same: bool) -> Told:
-    """What to say of batches; `is_same`: those of all processes are the same, and not only of one form."""
+    """The mark of batches; `is_same`: those of all processes are the same, and not only of one form."""
     digest = digest_of if is_same else _digest_of_form
     letters = "".join(map(digest, batches)).encode()
     return Told(step, asked, np.frombuffer(letters, np.uint8).reshape(len(batches), LETTERS))
@@ -84,7 +84,7 @@ def _digest_of_form(batch: Minibatch) -> str:
 
 
 class Rules(NamedTuple):
-    """How processes go together.
+    """The manner in which processes go together.
 
     Attributes:
       length: capacity of a chunk, the same in every process.

@@ -53,7 +53,7 @@ def _is_loss(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def failing_together(is_shared: bool) -> Iterator[None]:
-    """What one process cannot do, none does: the others hear of its error, and wait for nobody.
+    """Makes all processes fail where one does: the others hear of its error, and wait for nobody.
 
     Args:
       is_shared: other processes take part, and all of them come here.

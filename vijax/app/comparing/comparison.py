@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.app.kinds.assemble import fingerprint, load_data
+from vijax.app.kinds.assemble import fingerprint, fingerprint_of_units, load_data
 from vijax.app.kinds.listing import Data, Seen, key_of_scores
 from vijax.app.page.exports import unquoted
 from vijax.app.rows.doc_topics import beside
@@ -20,7 +20,7 @@ from vijax.app.runs.quality import plain_of
 from vijax.app.runs.restored import again, restore
 from vijax.app.runs.results import results_paths
 from vijax.app.runs.run_end import end_of
-from vijax.app.runs.run_folder import Say, read_facts, read_run_config
+from vijax.app.runs.run_folder import KEPT, UNITS, Say, read_facts, read_run_config
 from vijax.app.settings.config import Config, ConfigError
 from vijax.app.settings.typed_toml import flatten
 from vijax.evaluate import Agreement, Coherence, metrics, nmi, npmi, paired_difference
@@ -149,9 +149,11 @@ def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = 
     `configs`, as they were before columns were standardised."""
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
         raise ConfigError("vijax compare: expected two different runs or more: vijax compare RUN RUN")
-    found = [read_facts(folder) for folder in folders]
+    found = [_of_data(read_facts(folder)) for folder in folders]
     if configs is not None:
         found = [_unscaled(facts, config) for facts, config in zip(found, configs, strict=True)]
+    if not all(UNITS in facts for facts in found):  # one is of an earlier version
+        found = [{key: value for key, value in facts.items() if key != UNITS} for facts in found]
     first = found[0]
     for folder, facts in zip(folders, found, strict=True):
         changed = [key for key in {**first, **facts} if first.get(key) != facts.get(key)]
@@ -174,7 +176,13 @@ def _unscaled(facts: dict[str, Any], config: Config) -> dict[str, Any]:
     if not getattr(config.data, SCALED, False):
         return facts
     raw = dataclasses.replace(config, data=dataclasses.replace(config.data, **{SCALED: False}))
-    return {**facts, "sha256": fingerprint(raw, load_data(raw))}
+    data = load_data(raw)
+    return {**facts, "sha256": fingerprint(raw, data), UNITS: fingerprint_of_units(data)}
+
+
+def _of_data(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts that data.json has of the data, and not of the files of its run."""
+    return {key: value for key, value in facts.items() if key != KEPT}
 
 
 def _scored(folder: Path, config: Config, data: Data) -> tuple[Any, Coherence | None, str]:

@@ -42,7 +42,7 @@ class _Seen(NamedTuple):
         return self.slopes + self.information * self.place
 
     def of(self, rows: np.ndarray) -> _Seen:
-        """What they say of some coordinates."""
+        """The information on some coordinates."""
         return _Seen(self.place[rows], self.slopes[:, rows], self.curvatures[:, :, rows], self.skew[rows])
 
     def is_alone(self) -> np.ndarray:

@@ -252,7 +252,7 @@ def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None)
 
 
 def _num_comments(rows: Sequence[Sequence[Any]]) -> int:
-    """How many rows stand above the header as comments: each has one cell, a text that begins with #."""
+    """The number of rows that stand above the header as comments: each has one cell, a text that begins with #."""
     is_comment = lambda row: len([cell for cell in row if cell != ""]) == 1 and re.match(r"\s*#.", str(row[0]))
     return next((number for number, row in enumerate(rows) if not is_comment(row)), 0)
 

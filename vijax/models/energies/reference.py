@@ -57,8 +57,8 @@ class Said(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What stands for what the data say of each coordinate, h x - J x^2 / 2: a fixed part, and one that moves with
-    other variables; and how skewed it is."""
+    """The stand-in for the information of data on each coordinate, h x - J x^2 / 2: a fixed part, and one that moves
+    with other variables; and how skewed it is."""
 
     linear: Float[Array | np.ndarray, " D"]  # h of the fixed part
     # J of it, not negative; infinite for variables that are their own coordinates
