@@ -225,7 +225,7 @@ def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int,
         most = min(max_gradients, target.num_gradients + 2 * target.dim + FITTED * size)
         if most < target.num_gradients + 2 * target.dim + 2 * size:
             # Nothing is left to fit a normal there: both rough bounds are taken to be as far below the fitted ones.
-            rough = max((each.elbo for each in inside), default=-np.inf)
+            rough = max((each.elbo for each in inside), default=np.inf)  # with none inside there is nothing to compare
             fitted += [one._replace(elbo=own + one.elbo - rough)] if one.elbo > rough - RIVAL else []
             continue
         begin = Sitting.begin(laplace(target, one.mode)[0])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree, UInt32
 
 from vijax.checks import require
 from vijax.families import Dirichlet, Family
@@ -52,6 +52,8 @@ class Documents:
       weights: 1 for a document, 0 for a padding row.
       max_tokens: static bound on the tokens of any row (a shape: it sizes the E-steps that walk over tokens).
       covariates: numbers of each document that the model reads beside its words; 0 in padding rows. None: none.
+      codes: of each document by what it holds (`vijax.xla.content_keys.codes_of_bags`), where word ids do not say it;
+        None where they do.
     """
 
     words: Int[Array, "docs slots"]
@@ -59,6 +61,7 @@ class Documents:
     weights: Float[Array, " docs"]
     max_tokens: int = dataclasses.field(metadata={"static": True})
     covariates: Float[Array, "docs P"] | None = dataclasses.field(default=None, kw_only=True)
+    codes: UInt32[Array, " docs"] | None = dataclasses.field(default=None, kw_only=True)
 
 
 def one_group(data: PyTree) -> PyTree:

@@ -39,6 +39,7 @@ from vijax.inference.update import kl
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
 from vijax.topics.active_topics import Held
 from vijax.tree import register
+from vijax.xla.content_keys import codes_of_bags
 
 PENALTY_SHARES = 4, 20
 """The penalty is of all K x V numbers, of which a step sees W K, or so many pairs. It is evaluated about once a pass
@@ -201,7 +202,13 @@ def _columns(model: Model, state: State, own: OwnWords) -> Seen:
     found: dict[str, Any] = {name: state.posterior[name] for name in tables(model)}
     hyper = {names[0]: found[name].prior_columns(own.words) for name, names in tables(model).items()}
     columns = {name: q.columns(own.words) for name, q in found.items()}
-    return Seen(_replaced(state, columns, hyper), own.documents)
+    return Seen(_replaced(state, columns, hyper), tuple(_with_codes(docs, own.words) for docs in own))
+
+
+def _with_codes(docs: Documents, words: Int[Array, " words"]) -> Documents:
+    """The documents with codes by the ids among all words: what is drawn for them is what it would be without numbers
+    of the batch's own."""
+    return dataclasses.replace(docs, codes=codes_of_bags(words[docs.words], jnp.asarray(docs.counts)))
 
 
 def _pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> Seen:

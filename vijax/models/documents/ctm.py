@@ -217,7 +217,8 @@ def _keys_of(key: PRNGKeyArray, docs: Documents, num_words: int | None) -> Array
     """The data of a key for each document. It depends on the document's words alone: draws by its place would make its
     topics depend on the other documents."""
     words = docs.words if num_words is None else docs.words % num_words
-    return jax.random.key_data(keys_of(key, codes_of_bags(words, docs.counts)))
+    codes = codes_of_bags(words, docs.counts) if docs.codes is None else docs.codes
+    return jax.random.key_data(keys_of(key, codes))
 
 
 def _chunk_bound(

@@ -40,7 +40,9 @@ def padded(docs: Documents, slots: int, other: Documents) -> Documents:
     """The documents in rows of so many slots, with room for the tokens of the others."""
     wider = lambda x: jnp.pad(x, ((0, 0), (0, slots - x.shape[1])))
     most = max(docs.max_tokens, other.max_tokens)
-    return Documents(wider(docs.words), wider(docs.counts), docs.weights, most, covariates=docs.covariates)
+    return Documents(
+        wider(docs.words), wider(docs.counts), docs.weights, most, covariates=docs.covariates, codes=docs.codes
+    )
 
 
 def parted(tree: PyTree, sizes: Sequence[int]) -> list[PyTree]:
