@@ -58,7 +58,8 @@ def test_a_file_that_says_by_itself_that_its_decimals_are_commas_is_read_so(kept
     Path("new.csv").write_text("a;b\n101,257;0,640\n104,709;-1,397\n")
     new = config.listing.source.new(config, both[kept], "new.csv", None)
     assert new.data.x.tolist() == [[101.257, 0.64], [104.709, -1.397]]
-    assert "Decimals are written otherwise than in the training data, which have '.'." in new.notes
+    said = "In 'a', 'b' commas stand before decimals, as in '101,257', and points between thousands."
+    assert f"{said} If not, set decimal." in new.notes
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -23,7 +23,7 @@ Values = Mapping[str, Any]
 MOST_NUMBERS = 1 << 22
 """Models with more numbers of data than this are made anew: to write them out would take seconds."""
 _in_use: weakref.WeakValueDictionary[Hashable, Model] = weakref.WeakValueDictionary()
-_last: list[Model] = []
+_last: list[Model] = []  # the model that was asked for last, alive while nobody else holds it
 
 
 def once(
@@ -44,13 +44,16 @@ def once(
       make: makes the model.
     """
     try:
-        programs = [_program(jax.value_and_grad(log_density), values), *(_program(of, values) for of in others)]
+        programs = [
+            _program(jax.value_and_grad(log_density), values),
+            *(_program(function, values) for function in others),
+        ]
         key = jax.config.jax_enable_x64, tuple(programs), structure(facts)  # type: ignore[attr-defined]
     except Exception:  # it has no derivative, say, or cannot be compared: then the model or its fit says what is wrong
         return make()
-    known = _in_use.get(key)
-    made = make() if known is None else known
-    _in_use[key] = made
+    made = _in_use.get(key)
+    if made is None:
+        made = _in_use[key] = make()
     _last[:] = [made]
     return made
 

@@ -255,10 +255,9 @@ def predict(
     training: str | None = None,
 ) -> int:
     """Draws data that the model expects to see (the posterior predictive distribution), and prints means, standard
-    deviations and intervals of them, in the units of the data. Regressions draw the target of each row (`glmm` has
-    intervals in `vijax transform`); other models
-    of tables draw all columns: of new rows (--rows), of the steps after each sequence (--steps: a forecast), or of the
-    same rows once more, where what is missing is filled in.
+    deviations and intervals of them, in the units of the data. Regressions draw the target of each row (those of `glmm`
+    are in `vijax transform`); other models of tables draw all columns: of new rows (--rows), of the steps after each
+    sequence (--steps: a forecast), or of the same rows once more, where what is missing is filled in.
 
     Args:
       run: folder of a run on a table, finished or not.

@@ -162,16 +162,27 @@ def _of_density(
     model: Model, density: LogDensity, data: Any, key: PRNGKeyArray, wanted: _Wanted, stage: Stage | None
 ) -> Fit:
     """Returns the fit of a log density: by one that is like it near its mode, where that is cheap and close enough."""
+    task = _Task(model, density, functools.partial(Target.of, model, data), key, wanted, stage)
     nearby = _nearby(model, data, wanted)
     if nearby is not None:
-        make = functools.partial(Target.near, nearby)
-        fit = _of_target(model, density, make, key, wanted, stage)
+        fit = _of_target(task._replace(make=functools.partial(Target.near, nearby)))
         errors = nearby.errors(_values_at(density, fit, keys.seed(key)))
         worst = float(np.abs(errors).max())
         if worst < NEARBY:
             sentence = nearby.sentence.format(error=f"{worst:.1g} nats")
             return fit._replace(report=fit.report._replace(verdict=f"{fit.report.verdict} {sentence}"))
-    return _of_target(model, density, functools.partial(Target.of, model, data), key, wanted, stage)
+    return _of_target(task)
+
+
+class _Task(NamedTuple):
+    """A log density on the host, and all that its fit is asked for."""
+
+    model: Model
+    density: LogDensity
+    make: Callable[[bool], Target]  # in double precision or not
+    key: PRNGKeyArray
+    wanted: _Wanted
+    stage: Stage | None
 
 
 def _nearby(model: Model, data: Any, wanted: _Wanted) -> Nearby | None:
@@ -197,20 +208,12 @@ def _values_of(density: Any) -> Callable[..., Any]:
     return quick_jit(jax.vmap(lambda x: density().values_at(x)))
 
 
-def _of_target(
-    model: Model,
-    density: LogDensity,
-    make: Callable[[bool], Target],
-    key: PRNGKeyArray,
-    wanted: _Wanted,
-    stage: Stage | None,
-) -> Fit:
-    """Returns the fit of a log density on the host, in float64 where float32 would move it. `make` makes it, in double
-    precision or not."""
-    single = _Single(stage.moved) if isinstance(stage, Stage) else _Single()
-    fit = _in_precision(model, density, make, key, wanted, stage, single)
+def _of_target(task: _Task) -> Fit:
+    """Returns the fit of a log density on the host, in float64 where float32 would move it."""
+    single = _Single(task.stage.moved) if isinstance(task.stage, Stage) else _Single()
+    fit = _in_precision(task, single)
     if isinstance(fit, _Single):
-        fit = _in_precision(model, density, make, key, wanted, None, fit)
+        fit = _in_precision(task._replace(stage=None), fit)
         assert isinstance(fit, Fit)
     return fit
 
@@ -222,16 +225,9 @@ class _Single(NamedTuple):
     gradients: int = 0  # evaluated so far
 
 
-def _in_precision(
-    model: Model,
-    density: LogDensity,
-    make: Callable[[bool], Target],
-    key: PRNGKeyArray,
-    wanted: _Wanted,
-    stage: Stage | None,
-    single: _Single,
-) -> Fit | _Single:
+def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
     """Returns the fit of a log density; in float64 after one in float32 that was given up. Or the latter."""
+    model, density, make, key, wanted, stage = task
     num_starts, max_draws, max_gradients, batch_size, richer = wanted
     target, seed = make(single.moved > 0), keys.seed(key)
     target.num_gradients = single.gradients

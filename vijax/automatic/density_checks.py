@@ -356,7 +356,8 @@ MOVES = 0.05
 def moved_by_single(target: Target, make_double: Callable[[], Target], q: Gaussian, seed: int) -> float:
     """Returns by how many standard deviations a normal fitted in float32 would be off in its means, or in proportion
     in its sds: roughly, by one step of Newton's from the differences of gradients at draws of q. Infinite where
-    float32 has none at a draw where float64 has, NaN where the density cannot be traced in float64.
+    float32 has none at a draw where float64 has, NaN where the density cannot be traced in float64. The gradients of
+    this are not counted.
 
     Rounding of a sum is seen in values that jump. But where a probability is rounded to one, or is cut off before that
     so that its logarithm is finite, values are smooth and wrong.
@@ -365,22 +366,24 @@ def moved_by_single(target: Target, make_double: Callable[[], Target], q: Gaussi
     x = q.at(noise)
     if np.abs(x).max() > FAR_AWAY:
         return 0.0
-    value, single = target.asked(x)
+    values, slopes = target.asked(x)
     try:
-        known, wide = make_double().within(target.reference, target.bend).asked(x)
+        true_values, true_slopes = make_double().within(target.reference, target.bend).asked(x)
     except Exception:  # JAX may have read the density's constants in float32 for good
         return np.nan
-    is_there = np.isfinite(known) & np.isfinite(wide).all(1)
-    if not is_there.any():
+    is_finite = np.isfinite(true_values) & np.isfinite(true_slopes).all(1)
+    if not is_finite.any():
         return 0.0
-    if not (np.isfinite(value) & np.isfinite(single).all(1))[is_there].all():
+    if not (np.isfinite(values) & np.isfinite(slopes).all(1))[is_finite].all():
         return np.inf
-    change = ((wide - single) @ q.scale)[is_there]
-    of_means, of_sds = change.mean(0), (change * noise[is_there]).mean(0)
+    change = ((true_slopes - slopes) @ q.scale)[is_finite]
+    of_means = change.mean(0)
+    of_sds = (change * noise[is_finite]).mean(0)
     return float(max(np.abs(of_means).max(), np.abs(of_sds).max()))
 
 
 def of_double(moved: float) -> str:
     """Returns the sentence on a fit that was computed in float64."""
-    by = f"would be off by about {moved:.2g} sd" if np.isfinite(moved) else "are not finite"
-    return f"Computed in float64: in float32 means or sds {by}, for the log density rounds too much there."
+    if not np.isfinite(moved):
+        return "Computed in float64: in float32 the log density is not finite at draws of q."
+    return f"Computed in float64: in float32 the log density is so rounded that means or sds are off by {moved:.2g} sd."

@@ -61,14 +61,14 @@ class Target:
         with self._in_precision():
             self.epsilon = float(np.finfo(jnp.result_type(float)).eps)  # relative rounding of values
             self.groups = jax.tree.map(on_device, data)  # the data, groups leading
-            self._data_scale = np.asarray(scale, jnp.result_type(float))
+            scale_there = np.asarray(scale, jnp.result_type(float))
         self._model, self._given = model, given
         self.reference = reference  # of coordinates of a hierarchy; None for the free coordinates themselves
         self.bend = bend  # of these coordinates; None where they are as they are
         self._place = Place(reference, bend)
         self._scale = scale
         self.level = level  # a constant of the density that is added here, in float64
-        self._data = self._data_scale, self.groups, given, self._place
+        self._data = scale_there, self.groups, given, self._place
         self._blocks = _blocks_of(self.num_groups, self.num_rows) if self.num_rows >= MANY_ROWS else 1
         self.epsilon /= self._blocks**0.5  # their errors are independent
         if abs(level) > LEFT:  # what is rounded is the density less its level

@@ -436,7 +436,7 @@ def _restarts(fit: Fit, data: Any, restarts: int, key: PRNGKeyArray) -> Check:
     more, noise = best.mean() - own.mean(), np.hypot(best.std(), own.std()) / len(own) ** 0.5
     rounding = 8 * float(np.finfo(again.trace["elbo"].dtype).eps) * abs(own.mean())
     higher = more > max(WORTH, SURE * noise + rounding)
-    if are_equal and restarts > 1:
+    if are_equal:
         return Check(f"All {restarts} other starts are one, for the model's start draws nothing: they say nothing.")
     said = (
         f"The best of {restarts} other start(s) ends {abs(more):.2f} nats {'above' if more > 0 else 'below'} this fit."

@@ -177,7 +177,7 @@ def _unscaled(facts: dict[str, Any], config: Config) -> dict[str, Any]:
         return facts
     raw = dataclasses.replace(config, data=dataclasses.replace(config.data, **{SCALED: False}))
     data = load_data(raw)
-    return {**facts, "sha256": fingerprint(raw, data), UNITS: fingerprint_of_units(data)}
+    return {**facts, "sha256": fingerprint(raw, data), UNITS: fingerprint_of_units(raw, data)}
 
 
 def _of_data(facts: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from vijax import algorithms
@@ -50,17 +49,12 @@ def fingerprint(config: Config, data: Data) -> str:
     return digest.hexdigest()
 
 
-def fingerprint_of_units(data: Data) -> str:
+def fingerprint_of_units(config: Config, data: Data) -> str:
     """A checksum of what standardising takes out of columns, and of the times of rows: a column in another unit, or a
     clock that began at another time, are other data."""
     digest = hashlib.sha256()
-    for part in data.parts:
-        for table in (part, getattr(part, "users", None), getattr(part, "items", None)):
-            scaling, timed = getattr(table, "scaling", None), getattr(table, "timed", None)
-            for array in scaling or ():
-                digest.update(np.ascontiguousarray(array, np.float64).data)
-            if timed is not None and timed.times is not None:
-                digest.update("\n".join(map(str, np.asarray(timed.times).ravel().tolist())).encode())
+    for piece in config.listing.source.units(data):
+        digest.update(piece)
     return digest.hexdigest()
 
 

@@ -85,6 +85,8 @@ class Source(NamedTuple):
     page: type = NoPage  # the settings of [page]
     # data -> the beginning of each document, kept for the page; None for other data
     excerpts: Callable[[Any], Sequence[str]] | None = None
+    # data -> the bytes of what standardising takes out of columns, and of the times of rows, for a checksum
+    units: Callable[[Data], Iterator[Any]] = lambda data: iter(())
 
 
 class Seen(NamedTuple):

@@ -13,6 +13,7 @@ import numpy as np
 from vijax.app.kinds.documents import DOCUMENTS, new_documents
 from vijax.app.kinds.listing import Data, New
 from vijax.app.kinds.sampled_documents import SampledDocuments
+from vijax.app.kinds.tables import units_of
 from vijax.app.settings.sections import RatingData
 from vijax.app.settings.typed_toml import ConfigError, DamagedError
 from vijax.data.corpora.corpus import Corpus
@@ -213,6 +214,13 @@ def digest(data: Data) -> Iterator[Any]:
         yield np.ascontiguousarray(data.train.items.x[: len(data.names)]).data
 
 
+def units(data: Data) -> Iterator[Any]:
+    """The bytes of the places and scales of what is known of users and items."""
+    for part in data.parts:
+        for table in (part.users, part.items) if isinstance(part, Rated) else ():
+            yield from () if table is None else units_of(table)
+
+
 # --- what a run keeps ------------------------------------------------------------------------------------------------
 def keep(folder: Path, data: Data) -> None:
     """Writes the words, and the numbers of items; of users the names of the numbers and how they are scaled."""
@@ -264,4 +272,5 @@ RATINGS = DOCUMENTS._replace(
     keep=keep,
     kept_files=(*DOCUMENTS.kept_files, FEATURES),
     kept=kept,
+    units=units,
 )

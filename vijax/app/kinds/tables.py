@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
+import itertools
 import json
-import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,7 @@ from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.cells import column_names as column_names_of
 from vijax.data.schema.in_memory import columns_of
-from vijax.data.tables.columns import (
-    Columns,
-    FileColumns,
-    as_written,
-    columns_without_blanks,
-    not_numbers,
-    row_names,
-    said_missing,
-)
+from vijax.data.tables.columns import Columns, FileColumns, as_written, columns_without_blanks, row_names, said_missing
 from vijax.data.tables.formats import Dialect
 from vijax.data.tables.rows_in_time import NUMBER, Order, Timed
 from vijax.data.tables.table import (
@@ -48,8 +39,6 @@ from vijax.data.tables.table_files import is_parquet, read_columns, read_table
 from vijax.files import write_text
 
 COLUMNS = "columns.json"
-THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
-"""Numbers whose commas may stand between thousands."""
 MOST_NAMED = 4
 """Columns that the page names."""
 
@@ -335,6 +324,14 @@ def _digest(data: Data) -> Iterator[Any]:
             yield from (array.data for array in table.whole.contents())
 
 
+def units_of(table: Table) -> Iterator[Any]:
+    """The bytes of the places and scales that were taken out of the columns of a table, and of its times."""
+    for array in table.scaling or ():
+        yield np.ascontiguousarray(array, np.float64).data
+    if table.timed is not None and table.timed.times is not None:
+        yield "\n".join(map(str, np.asarray(table.timed.times).ravel().tolist())).encode()
+
+
 def _describe(data: Data) -> str:
     facts = _facts(data)
     parts = [f"{facts['rows']:,} rows of {len(facts['columns']):,} columns"]
@@ -537,39 +534,11 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
         return columns_without_blanks(columns_of(source, like.columns, exact), "data")
     given, own = config.data, source is None or str(source) == config.data.path
     path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
-    dialect = _dialect(given, like)
-    read_as = functools.partial(read_columns, path, given.synthetic_seed, rows, sha256=digest)
-    found = read_as(dialect, exact=exact, notes=notes)
-    if not own and (dialect.decimal or dialect.decimal_before) and not _are_numbers(found, numbers):
-        found = _otherwise_written(found, numbers, dialect, functools.partial(read_as, exact=exact), notes)
+    found = read_columns(path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes)
     for name, known in ((choice.group, like.group_names), (choice.target, like.classes or ())):
         if name is not None and name in found and isinstance(found, FileColumns):
             found.keep_names(name, frozenset(known))
     return found
-
-
-def _are_numbers(found: Columns, names: Sequence[str]) -> bool:
-    """True where all of these columns that are there hold numbers."""
-    return not any(not_numbers(found[name]).any() for name in names if name in found)
-
-
-def _otherwise_written(
-    found: Columns, names: Sequence[str], dialect: Dialect, read_as: Callable[..., Columns], notes: Notes
-) -> Columns:
-    """A file whose decimals are not those of training, where by itself it says that all columns are of numbers. One in
-    which all commas may divide thousands stays as it is read: nobody can tell."""
-    texts = read_as(dialect, exact=AllBut(()), notes=Notes())
-    cells = [str(cell) for name in names if name in texts for cell in texts[name].tolist()]
-    if all(THOUSANDS.fullmatch(cell) for cell in cells if "," in cell):
-        return found
-    told, before = Notes(), dialect.decimal or dialect.decimal_before
-    other = read_as(dialect._replace(decimal=None, decimal_before=None), notes=told)
-    if not _are_numbers(other, names):
-        return found
-    for note in told.texts():
-        notes.add(note)
-    notes.add(f"Decimals are written otherwise than in the training data, which have {before!r}.")
-    return other
 
 
 def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:
@@ -600,6 +569,7 @@ TABLES = Source(
     kept=_kept,
     new=_new,
     results="transformed",
+    units=lambda data: itertools.chain.from_iterable(map(units_of, data.parts)),
 )
 
 

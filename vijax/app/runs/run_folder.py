@@ -139,7 +139,7 @@ def _checksum(path: Path) -> str:
 
 
 def _data_facts(config: Config, data: Data) -> dict[str, Any]:
-    sums = {"sha256": fingerprint(config, data), UNITS: fingerprint_of_units(data)}
+    sums = {"sha256": fingerprint(config, data), UNITS: fingerprint_of_units(config, data)}
     return {**config.listing.source.facts(data), **sums}
 
 

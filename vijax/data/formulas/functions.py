@@ -221,16 +221,8 @@ def numbers_of(node: Column, reading: Reading) -> Values:
     column = reading.column(node)
     if reading.learning and column.kind not in ("number", "truth"):
         raise not_of_numbers(node, column, reading)
-    key = f"{node} is true or false"
-    if reading.learning:
-        reading.statistics[key] = column.kind == "truth"
     try:
-        numbers = _finite(node, column.numbers(), reading)
-        if reading.statistics.get(key) and not np.isin(numbers, (0, 1)).all():
-            row = int(np.argmin(np.isin(numbers, (0, 1))))
-            got = f"{numbers[row]:g} in {reading.table.row_name(row)} of {node.name!r}"
-            raise reading.refuse(node, "true or false (1 or 0), as training has", got, "Correct the cell.")
-        return numbers
+        return _finite(node, column.numbers(), reading)
     except NoNumber as error:
         got = f"{str(error.value)[:40]!r} in {reading.table.row_name(error.row)} of {node.name!r}"
         raise reading.refuse(node, "numbers, as training has", got, "Correct the cell.") from error

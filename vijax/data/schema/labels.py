@@ -238,10 +238,13 @@ def labels_of_distinct(
 
 def _warn_of_blanks(names: Mapping[str, str]) -> None:
     """Warns where two texts are one name without the blanks around them."""
+    blank = [text for text in names if text != text.strip()]
+    if not blank:
+        return
     first: dict[str, str] = {}
-    for text, name in sorted(names.items()):
-        other = first.setdefault(name, text)
-        if other.strip() == text.strip() and other != text:
+    for text in sorted({*blank, *(text.strip() for text in blank if text.strip() in names)}):
+        other = first.setdefault(text.strip(), text)
+        if other != text:
             said = f"Blanks around names are left out: {other!r} and {text!r} are one."
             warnings.warn(said, UserWarning, stacklevel=4)
             return

@@ -106,18 +106,22 @@ def _as_array(argument: str, values: Any) -> np.ndarray:
 
 def _of_objects(argument: str, array: np.ndarray) -> np.ndarray:
     """Python's numbers, None and what pandas has for missing cells, as floats."""
-    _refuse(argument, array.ndim == 0, f"a {type(array.item()).__name__}" if array.ndim == 0 else "", "")
-    numbers = np.empty(array.shape)
-    for place in np.ndindex(array.shape):
-        cell = array[place]
-        if is_none(cell):
-            numbers[place] = np.nan
-            continue
-        is_number = isinstance(cell, Number | np.bool_) and not isinstance(cell, complex | np.complexfloating)
-        if not is_number:
-            _refuse_cell(argument, array, place)
-        numbers[place] = float(cell)
-    return numbers
+    if array.ndim == 0:
+        _refuse(argument, True, f"a {type(array.item()).__name__}", "")
+    cells = array.ravel().tolist()
+    # A column has few types: of these it is asked, and not of each cell.
+    examples = {type(cell): cell for cell in cells}
+    no_numbers = tuple(kind for kind, cell in examples.items() if not _is_number(cell) and not is_none(cell))
+    if no_numbers:
+        place = next(place for place, cell in enumerate(cells) if type(cell) in no_numbers)
+        _refuse_cell(argument, array, np.unravel_index(place, array.shape))
+    are_missing = {kind for kind, cell in examples.items() if not _is_number(cell)}
+    numbers = [np.nan if type(cell) in are_missing else cell for cell in cells]
+    return np.array(numbers, float).reshape(array.shape)
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, Number | np.bool_) and not isinstance(cell, complex | np.complexfloating)
 
 
 def _refuse_cell(argument: str, array: np.ndarray, place: Any) -> None:

@@ -289,6 +289,18 @@ class TypedTable:
                 kept[own.name] = kept[own.name].with_names(frozenset(own.levels.names))
         return dataclasses.replace(self, columns=kept)
 
+    def check_truths(self, schema: Schema) -> None:
+        """Raises ValueError where a column that was true or false in training has another number."""
+        for own in schema.columns:
+            column = self.columns.get(own.name)
+            if own.kind != "truth" or column is None or column.kind != "number":
+                continue
+            numbers = column.numbers()
+            wrong = np.flatnonzero(~np.isin(numbers, (0, 1)) & ~np.isnan(numbers))
+            got = f"{numbers[wrong[0]]:g} in {self.row_name(int(wrong[0]))} of {own.name!r}" if len(wrong) else ""
+            expected = "true or false (1 or 0), as training has"
+            require(not len(wrong), "table", expected, got, "Correct the cell.")
+
     def with_column(self, name: str, values: Any) -> TypedTable:
         """The table with a column more, or another one of a name."""
         column = _column_in_memory(name, values)

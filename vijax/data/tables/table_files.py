@@ -224,13 +224,11 @@ def _to_points(
     """Decimal points in place of commas, in the columns that may be of numbers; returns the decimal sign of the file,
     None where no cell shows it."""
     sign = dialect.decimal or dialect.decimal_before
+    if dialect.decimal is None and sign == "." and any(have_decimal_commas(columns[name]) for name in numeric):
+        sign = None  # training had points; this file has commas
     changed: dict[str, str] = {}
-    for name in numeric:
+    for name in [] if sign == "." else numeric:
         own, cells = sign, columns[name]
-        if dialect.decimal is None and own == "." and have_decimal_commas(cells):
-            own = None  # training had points; this file has commas
-        if own == ".":
-            continue
         doubtful = doubtful_point(cells)
         columns[name], cell = with_points(cells, own, f"{path}, column {name!r}")
         changed |= {name: cell} if cell and own is None else {}

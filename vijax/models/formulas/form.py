@@ -221,13 +221,14 @@ class Form:
         each = jax.vmap(lambda n, y, eta: law.log_prob(aux, n, y, eta))(rows["trials"], rows["y"], eta)
         return rows["weight"] * each
 
+    def interpolated_log_lik(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, ""]:
+        """Log likelihood of all rows near its mode, less a constant; `rows` are those of `interpolated.near_mode`."""
+        sigma = self.aux(values)["sigma"]
+        ratios = jnp.concatenate([values[SDS + own.name] for own in self.effects]) / sigma
+        return interpolated.log_lik(rows, self.turned(values), sigma, ratios)
+
     def log_lik(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, ""]:
-        """Log likelihood of a group, its effects integrated out; of all rows where there are several factors. Less a
-        constant where the rows are those of an interpolation."""
-        if "profile" in rows:
-            sigma = self.aux(values)["sigma"]
-            ratios = jnp.concatenate([values[SDS + own.name] for own in self.effects]) / sigma
-            return interpolated.log_lik(rows, self.turned(values), sigma, ratios)
+        """Log likelihood of a group, its effects integrated out; of all rows where there are several factors."""
         if self.is_summed:
             return crossed_normal.log_integral(rows, self.turned(values), self.scales(values))
         a, aux = self.eta(values, rows), self.aux(values)

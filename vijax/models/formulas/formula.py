@@ -119,6 +119,7 @@ class Design:
           ValueError: a column is missing, has missing values, or a value that no row of training has.
         """
         rows = typed_table(table, self.schema.labels, self.schema.numbers)
+        rows.check_truths(self.schema)
         bars = [bar for factor in self.factors for bar in factor.bars]
         named = [*self.common.columns, *(name for bar in bars for name in bar.columns)]
         require_whole(rows, [*named, *(name for factor in self.factors for name in factor.columns)])

@@ -59,7 +59,9 @@ class NearMode:
         if near is None:
             return None
         form = dataclasses.replace(self.form, constant=0.0)
-        log_prior, log_lik, named = (FormFunction(form, name) for name in ("log_prior", "log_lik", "named"))
+        log_prior, log_lik, named = (
+            FormFunction(form, name) for name in ("log_prior", "interpolated_log_lik", "named")
+        )
         model = density(form.variables(), log_prior=log_prior, log_lik=log_lik, derived=named)
         dtype = jnp.result_type(float)
         rows = {name: np.asarray(values, dtype) for name, values in near.rows.items()}

@@ -25,13 +25,7 @@ from vijax.inference.likelihood import Likelihood, as_likelihood, bernoulli_logi
 from vijax.inference.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
 from vijax.inference.sites.forms import padded_rows
 from vijax.models.regressions.measure import at_one_place, observed, place_of_columns
-from vijax.models.regressions.predictors import (
-    Predictors,
-    check_observations,
-    of_others,
-    predictors,
-    stats_of,
-)
+from vijax.models.regressions.predictors import Predictors, check_observations, of_others, predictors, stats_of
 from vijax.predict.named_columns import names_of
 from vijax.xla.by_value import by_value
 

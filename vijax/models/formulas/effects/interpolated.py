@@ -135,11 +135,11 @@ def near_mode(sums: HostSums, log_prior: LogPrior, size: int) -> Interpolated | 
     if top is None:
         return None
     mode, sds = top
-    axes = [_axis(marginal, mode, float(sds[i]), i) for i in range(size)]
-    known = [axis for axis in axes if axis is not None]
-    if len(known) < size or math.prod(axis.points for axis in known) > MOST_POINTS:
+    all_axes = [_axis(marginal, mode, float(sds[i]), i) for i in range(size)]
+    axes = [axis for axis in all_axes if axis is not None]
+    if len(axes) < size or math.prod(axis.points for axis in axes) > MOST_POINTS:
         return None
-    return _through_points(sums, np.exp(mode), known)
+    return _through_points(sums, np.exp(mode), axes)
 
 
 class Axis(NamedTuple):
@@ -254,18 +254,18 @@ def _through_points(sums: HostSums, centre: Float[np.ndarray, " P"], axes: Seque
     """Interpolates through the points of each ratio, less the likelihood at a centre."""
     at_centre = Profile.at(sums, centre)
     # The first factor's ratios change last, then the second's: what is dear depends on them alone.
-    profiles = [Profile.at(sums, np.array(ratios)) for ratios in itertools.product(*(a.ratios() for a in axes))]
+    at_points = [Profile.at(sums, np.array(ratios)) for ratios in itertools.product(*(a.ratios() for a in axes))]
     counts = [axis.points for axis in axes]
-    known = [profile for profile in profiles if profile is not None]
-    if at_centre is None or len(known) < len(profiles):
+    profiles = [profile for profile in at_points if profile is not None]
+    if at_centre is None or len(profiles) < len(at_points):
         return None
-    half, logs = np.array([one.half_log_det for one in known]), np.log([one.squares for one in known])
-    logs -= math.log(at_centre.squares)
+    half = np.array([one.half_log_det for one in profiles])
+    logs = np.log([one.squares for one in profiles]) - math.log(at_centre.squares)
     parts = {
         "profile": 0.5 * sums.count * logs + half - at_centre.half_log_det,
         "log_squares": logs,
-        "best": np.stack([one.best for one in known]),
-        "root": np.stack([one.root for one in known]),
+        "best": np.stack([one.best for one in profiles]),
+        "root": np.stack([one.root for one in profiles]),
     }
     on_grid = {name: values.reshape(*counts, *values.shape[1:]) for name, values in parts.items()}
     rows = {name: _coefficients(values, len(counts)) for name, values in on_grid.items()}
