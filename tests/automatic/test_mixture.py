@@ -125,8 +125,7 @@ def test_the_gradients_asked_for_are_not_exceeded_where_searches_have_no_end():
     for limit in (1500, None):
         fit = vi.auto(FUNNEL, key=KEY, max_gradients=limit)
         assert fit.report.num_gradients <= (limit or 3000)
-        # The best normal has -1.7. Of 1,500 gradients a few hundred are spent on bends, which gain nothing here.
-        assert fit.elbo.value > (-1.2 if limit else -0.7)
+        assert fit.elbo.value > (-1.0 if limit else -0.7)  # the best normal: -1.7
 
 
 def test_what_more_gradients_buy_is_said():

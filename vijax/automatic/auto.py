@@ -50,6 +50,8 @@ FEWEST_GRADIENTS, A_VARIABLE = 3000, 250
 not left its start, for nearly the same time."""
 NEARBY, NEARBY_DRAWS = 0.05, 8
 """Nats by which a density that is like the model's may be off at draws of the fit, and the draws that are looked at."""
+OF_A_MIXTURE = 1500
+"""Gradients with fewer of which a mixture is tried at once, where one normal will not do: bends may gain nothing."""
 FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
 """Searches for modes may take this share of the gradients, or so many a start, if that is more: where there is no mode,
@@ -394,7 +396,8 @@ def _bent(done: _Done, max_draws: int, misfit: Misfit) -> _Done:
     if q.ended in STOPPED or not q.is_full:
         return done
     has_rivals = rivalry(run.target, done.searched.found, seed)
-    if has_rivals(q):  # gradients are worth more in a mixture
+    is_scarce = misfit.seen and not run.affords(OF_A_MIXTURE)
+    if is_scarce or has_rivals(q):  # gradients are worth more in a mixture
         return done
     misfit.seen = False
     misfits = functools.partial(misfit.is_seen, has_rivals)
