@@ -124,7 +124,7 @@ def test_settings_that_make_no_sense_are_named():
 def test_the_last_rating_by_its_date_counts(tmp_path):
     text = "user,item,rating,date\na,x,5,2024-02-01 10:00\na,x,1,2024-01-01\nb,y,5,2024-01-01\n"
     assert ratings(written(tmp_path, text), least=4).to_scipy().toarray().tolist() == [[1, 0], [0, 1]]
-    with pytest.raises(ValueError, match="column 'date': expected numbers, or dates .* all written alike, got '2024-02-01"):
+    with pytest.raises(ValueError, match=r"column 'date': expected numbers, or dates .* all written alike, got"):
         ratings(written(tmp_path, text.replace("2024-01-01", "1/2/24")), least=4)
 
 
