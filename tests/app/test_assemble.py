@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.app.kinds.assemble import batch_size, fingerprint, load_data, make_algorithm, note_of_batch_size, settled
-from vijax.app.kinds.documents import read_for
-from vijax.app.kinds.listing import Data
+from vijax.app.plan.assemble import batch_size, fingerprint, load_data, make_algorithm, note_of_batch_size, settled
+from vijax.app.plan.config import load_config, schema
 from vijax.app.runs import run
-from vijax.app.settings.config import load_config, schema
+from vijax.app.sources.documents import read_for
+from vijax.app.sources.listing import Data
 from vijax.data import Corpus
 from vijax.xla import native
 

@@ -15,8 +15,8 @@ import vijax as vi
 from tests.app.written import check_written
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
-from vijax.app.kinds.assemble import FULL_DATA, load_data, make_algorithm, state_like
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import FULL_DATA, load_data, make_algorithm, state_like
+from vijax.app.plan.config import load_config
 from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.user_code import named_at_fit
 

@@ -13,12 +13,12 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
+from vijax.app.catalogue.parts import networks
 from vijax.app.cli import main
-from vijax.app.kinds import networks
-from vijax.app.kinds.assemble import load_data, make_algorithm
-from vijax.app.page.pages import read_run
-from vijax.app.runs.restored import restore
-from vijax.app.settings.config import load_config
+from vijax.app.folder.restored import restore
+from vijax.app.plan.assemble import load_data, make_algorithm
+from vijax.app.plan.config import load_config
+from vijax.app.report.pages import read_run
 from vijax.app.settings.units import units_of
 
 BITS = """

@@ -4,8 +4,8 @@ import numpy as np
 
 import vijax as vi
 from vijax.app.cli import main
-from vijax.app.kinds.assemble import load_data, settled
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import load_data, settled
+from vijax.app.plan.config import load_config
 
 TEXTS = ["new york trades shares", "cats and dogs chase", "shares trade in new york", "dogs chase cats"] * 6
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from vijax.app.kinds.assemble import fingerprint, load_data
-from vijax.app.kinds.listing import Data
-from vijax.app.settings.config import ConfigError, load_config
+from vijax.app.plan.assemble import fingerprint, load_data
+from vijax.app.plan.config import ConfigError, load_config
+from vijax.app.sources.listing import Data
 from vijax.data import read
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import split_over_seen_words

@@ -8,17 +8,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from vijax.app.kinds.assemble import batch_size
-from vijax.app.kinds.assemble import training as training_data
-from vijax.app.kinds.density_algorithm import is_at_once
-from vijax.app.page import blocks
-from vijax.app.page.pages import write_pages
-from vijax.app.progress import announced
-from vijax.app.runs.claim import locked
-from vijax.app.runs.restored import again, restore
-from vijax.app.runs.run_end import end_of
-from vijax.app.runs.run_folder import Say, read_json, read_run_config, write_json
-from vijax.app.settings.config import Config, ConfigError
+from vijax.app.catalogue.parts.density_algorithm import is_at_once
+from vijax.app.drawing import blocks
+from vijax.app.folder.claim import locked
+from vijax.app.folder.restored import again, restore
+from vijax.app.folder.run_end import end_of
+from vijax.app.folder.run_folder import Say, read_json, read_run_config, write_json
+from vijax.app.plan.assemble import batch_size
+from vijax.app.plan.assemble import training as training_data
+from vijax.app.plan.config import Config, ConfigError
+from vijax.app.report.pages import write_pages
+from vijax.app.settings.progress import announced
 from vijax.app.settings.typed_toml import check_seed
 from vijax.evaluate import metrics
 from vijax.trust.check import Check, Verdict, check

@@ -13,31 +13,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from vijax.app.kinds import growth
-from vijax.app.kinds.assemble import (
-    batch_size,
-    load_data,
-    make_algorithm,
-    note_of_batch_size,
-    num_groups,
-    settled,
-    state_like,
-    training,
-)
-from vijax.app.kinds.density_algorithm import is_at_once, read_by
-from vijax.app.kinds.documents import with_own_stop_words
-from vijax.app.kinds.listing import Data, Seen, key_of_scores
-from vijax.app.kinds.tables import held_out_entries
-from vijax.app.page.blocks import without_excerpts
-from vijax.app.page.pages import write_pages
-from vijax.app.progress import Printer, announced, say_to_stderr
-from vijax.app.runs.at_once import as_kept, fitted, keep_stage, keeper, read_stage
-from vijax.app.runs.claim import claimed, locked, unwritable
-from vijax.app.runs.quality import quality
-from vijax.app.runs.recorder import Recorder
-from vijax.app.runs.results import forget_results, write_results
-from vijax.app.runs.run_end import what_is_saved, whole_end_of, write_end
-from vijax.app.runs.run_folder import (
+from vijax.app.answers.quality import quality
+from vijax.app.answers.results import forget_results, write_results
+from vijax.app.catalogue.parts.density_algorithm import is_at_once, read_by
+from vijax.app.drawing.blocks import without_excerpts
+from vijax.app.folder.at_once import as_kept, fitted, keep_stage, keeper, read_stage
+from vijax.app.folder.claim import claimed, locked, unwritable
+from vijax.app.folder.recorder import Recorder
+from vijax.app.folder.run_end import what_is_saved, whole_end_of, write_end
+from vijax.app.folder.run_folder import (
     Say,
     check_same_data,
     latest_checkpoint,
@@ -47,11 +31,27 @@ from vijax.app.runs.run_folder import (
     write_beginning,
     write_kept,
 )
-from vijax.app.runs.team import Alone
-from vijax.app.settings.config import Config, ConfigError, resolved
+from vijax.app.folder.team import Alone
+from vijax.app.plan import growth
+from vijax.app.plan.assemble import (
+    batch_size,
+    load_data,
+    make_algorithm,
+    note_of_batch_size,
+    num_groups,
+    settled,
+    state_like,
+    training,
+)
+from vijax.app.plan.config import Config, ConfigError, resolved
+from vijax.app.report.pages import write_pages
+from vijax.app.settings.progress import Printer, announced, say_to_stderr
 from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.typed_toml import DamagedError, flatten
 from vijax.app.settings.user_code import named_at_fit
+from vijax.app.sources.documents import with_own_stop_words
+from vijax.app.sources.listing import Data, Seen, key_of_scores
+from vijax.app.sources.tables import held_out_entries
 from vijax.data.reading.checks import DataError
 from vijax.data.tables.table import rows_of
 from vijax.evaluate import metrics

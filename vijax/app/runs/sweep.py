@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vijax.app.comparing.comparison import Comparison, compare
-from vijax.app.comparing.comparison_files import write_comparison
-from vijax.app.kinds.assemble import make_algorithm
-from vijax.app.kinds.listing import Data
-from vijax.app.runs.claim import claimed, locked
+from vijax.app.answers.comparison import Comparison, compare
+from vijax.app.answers.comparison_files import write_comparison
+from vijax.app.folder.claim import claimed, locked
+from vijax.app.folder.run_end import whole_end_of
+from vijax.app.folder.run_folder import Say, read_json, write_json
+from vijax.app.plan.assemble import make_algorithm
+from vijax.app.plan.config import FOLDER_NAME, Config, ConfigError, load_config, model_key
 from vijax.app.runs.run import begin, named, read, resume
-from vijax.app.runs.run_end import whole_end_of
-from vijax.app.runs.run_folder import Say, read_json, write_json
-from vijax.app.settings.config import FOLDER_NAME, Config, ConfigError, load_config, model_key
 from vijax.app.settings.typed_toml import DamagedError, flatten, toml_value, write_toml
+from vijax.app.sources.listing import Data
 from vijax.files import own_folder, write_text
 from vijax.fitting.status import Status
 
