@@ -29,8 +29,9 @@ from vijax.app.catalogue.parts.density_algorithm import METHODS
 from vijax.app.cli import main
 from vijax.app.folder.at_once import is_at_once
 from vijax.app.folder.loaded import Run
-from vijax.app.plan.assemble import batch_size, load_data, make_algorithm, settled, training
+from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
+from vijax.app.plan.plan import settle
 from vijax.app.runs.run import named
 from vijax.app.settings.options import settings_taken
 from vijax.app.sources.listing import Seen
@@ -87,24 +88,22 @@ def short(case):
 def fitted_in_memory(config, folder):
     """The fit by `vijax.fit`, or by `vijax.auto`, of data that stay in memory."""
     with config.in_precision():
-        data = load_data(config)
-        config = settled(config, data)
-        algorithm = make_algorithm(config, data)
-        arranged, key = training(config, data, algorithm.spec.model), jax.random.key(config.fit.seed)
+        plan = settle(config, load_data(config))
+        config, algorithm, key = plan.config, plan.algorithm, jax.random.key(config.fit.seed)
         if is_at_once(config):
             method = METHODS[config.algorithm.name]
-            fit = method(algorithm.spec.model, arranged, key=key, **settings_taken(config.algorithm))
+            fit = method(algorithm.spec.model, plan.training, key=key, **settings_taken(config.algorithm))
         else:
             fit = vi.fit(
                 algorithm,
-                arranged,
+                plan.training,
                 key=key,
                 num_epochs=config.fit.num_epochs,
-                batch_size=batch_size(config, data),
+                batch_size=plan.batch_size,
                 tol=config.fit.convergence,
                 throw=False,
             )
-        return Run(folder, config, Seen(fit, data, config.model, key))
+        return Run(folder, config, Seen(fit, plan.data, config.model, key))
 
 
 def loaded(one, folder=None, training=None):

@@ -18,8 +18,9 @@ from vijax.app.drawing.exports import unquoted
 from vijax.app.folder.restored import again, restore
 from vijax.app.folder.run_end import end_of
 from vijax.app.folder.run_folder import KEPT, UNITS, Say, read_facts, read_run_config
-from vijax.app.plan.assemble import fingerprint, fingerprint_of_units, load_data
+from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import Config, ConfigError
+from vijax.app.plan.plan import Plan
 from vijax.app.settings.typed_toml import flatten
 from vijax.app.sources.doc_topics import beside
 from vijax.app.sources.listing import Data, Seen, key_of_scores
@@ -92,7 +93,7 @@ def compare(folders: Sequence[Path], say: Say, data: Data | None = None, by: str
     found = []
     for number, (folder, config, own) in enumerate(zip(folders, configs, read, strict=True), 1):
         say(f"Scoring {folder} ({number} of {len(folders)})")
-        found.append(_scored(folder, config, own))
+        found.append(_scored(folder, Plan(config, own)))
     scores = [score for score, _, _ in found]
     best = _best(folders, scores)
     keys = keys_that_differ(configs)
@@ -140,7 +141,7 @@ def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
     found: dict[bool, Data] = {}
     for folder, config in zip(folders, configs, strict=True):
         scaled = getattr(config.data, SCALED, False)
-        found[scaled] = found[scaled] if scaled in found else again(folder, config)
+        found[scaled] = found[scaled] if scaled in found else again(folder, config).data
     return [found[getattr(config.data, SCALED, False)] for config in configs]
 
 
@@ -176,8 +177,8 @@ def _unscaled(facts: dict[str, Any], config: Config) -> dict[str, Any]:
     if not getattr(config.data, SCALED, False):
         return facts
     raw = dataclasses.replace(config, data=dataclasses.replace(config.data, **{SCALED: False}))
-    data = load_data(raw)
-    return {**facts, "sha256": fingerprint(raw, data), UNITS: fingerprint_of_units(raw, data)}
+    plan = Plan(raw, load_data(raw))
+    return {**facts, "sha256": plan.fingerprint, UNITS: plan.fingerprint_of_units}
 
 
 def _of_data(facts: dict[str, Any]) -> dict[str, Any]:
@@ -185,13 +186,13 @@ def _of_data(facts: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if key != KEPT}
 
 
-def _scored(folder: Path, config: Config, data: Data) -> tuple[Any, Coherence | None, str]:
+def _scored(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
     """The score, the coherence, and a remark."""
-    remark = ending(folder)
+    config, remark = plan.config, ending(folder)
     if remark == UNUSABLE:
         return None, None, remark
     with config.in_precision():
-        seen = restore(folder, config, data)._replace(key=key_of_scores())
+        seen = restore(folder, plan)._replace(key=key_of_scores())
         if not config.listing.has_score(seen.model):
             raise ConfigError(
                 f"{folder}: {config.listing.name} has no held-out score to compare; by its bound on the training data: "

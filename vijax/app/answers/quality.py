@@ -182,9 +182,10 @@ def evaluated(run: Run, source: str, column: str | None, seed: int, say: Say) ->
     """The score of a run on other data, and beside it that of the plain alternative, which the training data say."""
     seen, score = run.scored(source, column, seed, lambda note: say(f"Note: {note}"))
     try:
-        train = seen.data.train if run.config.listing.needs_rows else again(run.folder, run.config, run.training).train
+        is_whole = run.config.listing.needs_rows
+        data = seen.data if is_whole else again(run.folder, run.config, run.training).data
     except ConfigError as error:
         say(f"Note: the score of a plain alternative is left out: {error}")
         return str(score)
-    shown, _ = quality(seen._replace(data=seen.data._replace(train=train)), score, NO_CURVES, [])
+    shown, _ = quality(seen._replace(data=seen.data._replace(train=data.train)), score, NO_CURVES, [])
     return f"{score}\n\n{blocks.text(shown)}".rstrip()

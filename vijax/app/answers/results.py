@@ -10,7 +10,7 @@ import jax
 
 from vijax.app.drawing.views import thinned
 from vijax.app.folder.loaded import Run, read
-from vijax.app.folder.restored import again, at, restore
+from vijax.app.folder.restored import again, at, restore, restore_run
 from vijax.app.folder.run_end import say_remarks
 from vijax.app.folder.run_folder import Say, keep_names, read_run_config
 from vijax.app.plan.config import Config
@@ -126,8 +126,10 @@ def transform_run(
     config = read_run_config(folder)
     check_transforms(config.listing)
     with config.in_precision():
-        data = again(folder, config, training) if source is None else None
-        seen = restore(folder, config, data, training)
+        if source is None:
+            seen = restore(folder, again(folder, config, training))
+        else:
+            seen = restore_run(folder, config, training)
         say_remarks(folder, say)
         if source is None and out is not None and isinstance(seen.data.train, SampledDocuments):
             return str(_written_by_parts(config, seen, out, say))

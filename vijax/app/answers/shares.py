@@ -16,7 +16,7 @@ import numpy as np
 
 from vijax.app.answers.results import results_paths, said_of
 from vijax.app.drawing.blocks import Table
-from vijax.app.folder.restored import restore
+from vijax.app.folder.restored import restore_run
 from vijax.app.folder.run_end import say_remarks
 from vijax.app.folder.run_folder import Say, read_run_config
 from vijax.app.settings.typed_toml import ConfigError
@@ -136,7 +136,7 @@ def shares_of_run(
     say_remarks(folder, say)
     if source is not None:
         with config.in_precision():
-            return shares_by(said_of(config, restore(folder, config), source, column, say).columns(), by, every)
+            return shares_by(said_of(config, restore_run(folder, config), source, column, say).columns(), by, every)
     return shares_by(read_doc_topics(results_paths(folder, config)[0]), by, every)
 
 

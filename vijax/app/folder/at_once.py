@@ -16,6 +16,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.app.catalogue.parts.density_algorithm import METHODS, is_at_once
 from vijax.app.folder.run_folder import latest_checkpoint, read_json, write_json
+from vijax.app.plan.plan import Plan
 from vijax.app.settings.options import settings_taken
 from vijax.app.settings.typed_toml import DamagedError, flatten
 from vijax.automatic.auto import MOST_FULL, NUM_STARTS
@@ -35,20 +36,19 @@ STAGE = "stage"
 
 
 def fitted(
-    config: Any,
-    algorithm: Algorithm,
-    data: Any,
+    plan: Plan,
     key: PRNGKeyArray,
     callbacks: tuple[Callable[[Any], Any], ...],
     stage: Stage | None,
 ) -> Fit:
     """The fit, shown to the callbacks once, at its end. It is a function of data and key: begun again, or gone on with
     from its stage, it is the same. The state counts the steps of the trace."""
+    config, data, model = plan.config, plan.training, plan.algorithm.spec.model
     more = settings_taken(config.algorithm)
     if config.fit.batch_size is not None:
         more["batch_size"] = config.fit.batch_size
     began = time.perf_counter()
-    fit = METHODS[config.algorithm.name](algorithm.spec.model, data, key=key, stage=stage, **more)
+    fit = METHODS[config.algorithm.name](model, data, key=key, stage=stage, **more)
     if not len(fit.trace["step"]):  # at its end from the start
         fit = fit._replace(trace={"step": np.zeros(1, int), "elbo": np.array([fit.elbo.value])})
     steps = len(fit.trace["step"])
@@ -74,23 +74,25 @@ def keeper(folder: Path) -> Callable[[Progress], None]:
     return keep
 
 
-def as_kept(folder: Path, config: Any, algorithm: Algorithm) -> Algorithm:
+def as_kept(folder: Path, plan: Plan) -> Algorithm:
     """The algorithm whose states a run's checkpoints hold: of its settings, or of the mixture that it has kept."""
     path = folder / MIXTURE
-    if not is_at_once(config) or not path.is_file():
-        return algorithm
+    if not is_at_once(plan.config) or not path.is_file():
+        return plan.algorithm
     remedy = f"fit it again: vijax resume {folder}"
     count = read_json(path, remedy).get("components")
     if not isinstance(count, int) or count < 1:
         raise DamagedError(f"{path}: damaged: expected the number of components", remedy)
-    return of_mixture(algorithm.spec.model, count)  # type: ignore[arg-type]
+    return of_mixture(plan.algorithm.spec.model, count)  # type: ignore[arg-type]
 
 
-def read_stage(folder: Path, config: Any, algorithm: Any, say: Callable[[str], None]) -> Stage | None:
+def read_stage(folder: Path, plan: Plan, say: Callable[[str], None]) -> Stage | None:
     """The stage at which a fit was stopped; None where there is none. `ConfigError` where it is of other settings."""
-    is_auto, dim = config.algorithm.name == "auto", algorithm.spec.model.free.variables.dim
+    config = plan.config
+    free: Any = plan.algorithm.spec.model.free  # methods that stop by themselves have free variables alone
+    is_auto, dim = config.algorithm.name == "auto", free.variables.dim
     starts = (settings_taken(config.algorithm).get("num_starts") if is_auto else None) or NUM_STARTS
-    is_placed = algorithm.spec.model.free.hierarchy is not None
+    is_placed = free.hierarchy is not None
     like = stage_like(dim, starts, is_auto and dim <= MOST_FULL, is_placed)
     found = latest_checkpoint(folder, config, like, say, STAGE)
     return None if found is None else found.tree

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.app.folder.restored import again, at, restore
+from vijax.app.folder.restored import again, at, restore_run
 from vijax.app.folder.run_end import end_of
 from vijax.app.folder.run_folder import made_by_another, read_run_config
 from vijax.app.plan.config import Config, ConfigError
@@ -242,7 +242,7 @@ class Run:
 
     def _again(self) -> Seen:
         """The fit with the run's own data, which are read again."""
-        return self.seen._replace(data=again(self.folder, self.config, self.training))
+        return self.seen._replace(data=again(self.folder, self.config, self.training).data)
 
     def _new(self, source: Any, column: str | None = None, seen: Seen | None = None) -> New:
         """A source, or all of the run's own data: those of `seen`, or else read again."""
@@ -266,4 +266,4 @@ def read(folder: Path, training: str | None = None, allow_code: bool = False) ->
             "trust it: vijax.load(..., allow_code=True)"
         )
     with config.in_precision():
-        return Run(folder, config, restore(folder, config, moved=training), training)
+        return Run(folder, config, restore_run(folder, config, training), training)

@@ -35,8 +35,8 @@ from typing import Any
 import jax
 
 from vijax.app.folder.earlier import noise_of_then, with_noise_of_then
-from vijax.app.plan.assemble import fingerprint, fingerprint_of_units
 from vijax.app.plan.config import Config, ConfigError, differing_keys, load_config, write_toml
+from vijax.app.plan.plan import Plan
 from vijax.app.settings.toml_source import NotTomlError
 from vijax.app.settings.typed_toml import DamagedError, Entry, flatten, toml_value
 from vijax.app.sources.listing import Data
@@ -104,20 +104,20 @@ def _is_lost(path: Path) -> bool:
     return not path.exists() or (path.is_file() and not path.read_bytes().strip())
 
 
-def write_beginning(folder: Path, config: Config, data: Data) -> None:
+def write_beginning(folder: Path, plan: Plan) -> None:
     """Writes the files that are known before the first step; config.toml last, with which the run exists."""
     own_folder(folder / "checkpoints")
     write_json(folder / "versions.json", _versions_now() | {"began": time.ctime()})
-    write_kept(folder, config, data)
-    write_text(folder / "config.toml", write_toml(config))
+    write_kept(folder, plan)
+    write_text(folder / "config.toml", write_toml(plan.config))
 
 
-def write_kept(folder: Path, config: Config, data: Data) -> None:
+def write_kept(folder: Path, plan: Plan) -> None:
     """Writes what a run keeps of its data, and data.json with the checksums of these files."""
-    source = config.listing.source
-    source.keep(folder, data)
+    source = plan.config.listing.source
+    source.keep(folder, plan.data)
     sums = {name: _checksum(folder / name) for name in source.kept_files if (folder / name).is_file()}
-    write_json(folder / "data.json", {**_data_facts(config, data), KEPT: sums})
+    write_json(folder / "data.json", {**_data_facts(plan), KEPT: sums})
 
 
 def read_kept(folder: Path, config: Config) -> Data | None:
@@ -138,14 +138,14 @@ def _checksum(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _data_facts(config: Config, data: Data) -> dict[str, Any]:
-    sums = {"sha256": fingerprint(config, data), UNITS: fingerprint_of_units(config, data)}
-    return {**config.listing.source.facts(data), **sums}
+def _data_facts(plan: Plan) -> dict[str, Any]:
+    sums = {"sha256": plan.fingerprint, UNITS: plan.fingerprint_of_units}
+    return {**plan.config.listing.source.facts(plan.data), **sums}
 
 
-def check_same_data(folder: Path, config: Config, data: Data) -> None:
+def check_same_data(folder: Path, plan: Plan) -> None:
     """Raises a `ConfigError` if the data differ from those the run began with."""
-    before, now = read_facts(folder), _data_facts(config, data)
+    before, now = read_facts(folder), _data_facts(plan)
     before.pop(KEPT, None)
     if UNITS not in before:  # a run of an earlier version
         now.pop(UNITS)

@@ -9,7 +9,7 @@ import jax
 
 from vijax import tree
 from vijax.app.plan.config import Config, ConfigError
-from vijax.app.sources.listing import Data
+from vijax.app.plan.plan import Plan
 from vijax.fitting.status import Status
 from vijax.growing.grow import grow
 from vijax.growing.proposals import Proposal
@@ -31,22 +31,24 @@ def check(config: Config) -> None:
         raise ConfigError(f"fit.restarts: expected 1 with model.grow, got {config.fit.restarts}")
 
 
-def begun(config: Config, data: Data, algorithm: Any, arranged: Any, say: Any) -> Any:
+def first_state(plan: Plan, say: Any) -> Any:
     """The state from which a run begins; None without `model.grow`. Moves that are accepted are said."""
+    config = plan.config
     if not getattr(config.model, "grow", False):
         return None
     (things,) = (name for name in HOLD if hasattr(config.model, name))
     size, key = getattr(config.model, things), jax.random.fold_in(jax.random.key(config.fit.seed), 2)
 
     def make(number: int) -> Any:
-        return config.listing.build(dataclasses.replace(config.model, **{things: number}), data)
+        return config.listing.build(dataclasses.replace(config.model, **{things: number}), plan.data)
 
     def told(proposal: Proposal) -> None:
         if proposal.accepted and proposal.components:
             say(f"Moves: {proposal}")
 
-    fit = grow(make, arranged, key=key, slots=size, most=size, callbacks=[told])
+    fit = grow(make, plan.training, key=key, slots=size, most=size, callbacks=[told])
     if fit.status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is saved yet
     say(f"Moves: {fit.trace['in_use'][-1]} {things.removeprefix('num_')} of {size} hold {HOLD[things]}")
-    return state_at(algorithm.spec, tree.as_arrays(algorithm.spec.model.hyper), fit.posterior)
+    spec = plan.algorithm.spec
+    return state_at(spec, tree.as_arrays(spec.model.hyper), fit.posterior)

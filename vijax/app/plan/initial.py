@@ -10,6 +10,7 @@ from vijax.app.catalogue.parts.density_algorithm import read_by
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, resolved, schema
 from vijax.app.plan.look import Look, look_at_documents, look_at_graph, look_at_ratings, look_at_table
+from vijax.app.plan.plan import Plan
 from vijax.app.settings.sections import DocumentData, GraphData, RatingData, TableData
 from vijax.app.settings.toml_source import find, read_overrides, read_toml
 from vijax.app.settings.typed_toml import settings, toml_value
@@ -50,11 +51,12 @@ def _check(path: Path) -> None:
     listing = config.listing
     if issubclass(listing.source.section, DocumentData):
         return
-    data = load_data(config)
-    model = listing.build(config.model, data)
-    if model.form.check is not None:
-        with rows_of(data.train):
-            model.form.check(read_by(model, listing.arrange(data.train, config.model)))
+    plan = Plan(config, load_data(config))
+    check = plan.model.form.check
+    if check is not None:
+        train = plan.data.train
+        with rows_of(train):
+            check(read_by(plan.model, plan.arranged(train)))
 
 
 def initial_text(model: str, data: str, overrides: Iterable[str] = ()) -> str:

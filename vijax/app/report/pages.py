@@ -57,7 +57,7 @@ def read_run(folder: Path) -> Run:
     if result is not None:
         return Run(folder, config, named(result["blocks"], names_of(config)), result)
     with config.in_precision():
-        seen = restore(folder, config, again(folder, config))
+        seen = restore(folder, again(folder, config))
         topics = seen.posterior.get("topics")
         words = np.asarray(topics.concentration, float) if isinstance(topics, Dirichlet) else None
         return Run(folder, config, named(config.listing.describe(seen), names_of(config)), {}, words)
