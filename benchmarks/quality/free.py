@@ -58,8 +58,8 @@ from structured_digits import rows as structured_rows  # noqa: E402
 
 import vijax as vi  # noqa: E402
 from vijax.adapters.to_arviz import draws_of_density  # noqa: E402
-from vijax.app.kinds.networks import Halves, Perceptron, layers_of  # noqa: E402
-from vijax.app.progress import Printer  # noqa: E402
+from vijax.app.catalogue.parts.networks import Halves, Perceptron, layers_of  # noqa: E402
+from vijax.app.settings.progress import Printer  # noqa: E402
 from vijax.contract.batch import Minibatch  # noqa: E402
 
 FOLDER = DATA.parent
