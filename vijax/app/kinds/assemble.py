@@ -22,8 +22,8 @@ from vijax.app.kinds.sampled_documents import SampledDocuments
 from vijax.app.settings.config import Config
 from vijax.app.settings.options import chosen
 from vijax.app.settings.sections import ProximalAlgorithm
+from vijax.data.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, usual_size
 from vijax.data.streams.document_loader import document_loader
-from vijax.fitting.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, usual_size
 from vijax.fitting.restarts import many
 from vijax.inference import learning, step_size
 from vijax.inference.compose import Algorithm

@@ -18,8 +18,8 @@ from vijax.app.kinds.density_algorithm import METHODS, is_at_once
 from vijax.app.runs.run_folder import latest_checkpoint, read_json, write_json
 from vijax.app.settings.options import settings_taken
 from vijax.app.settings.typed_toml import DamagedError, flatten
+from vijax.automatic.as_fits import of_mixture
 from vijax.automatic.auto import MOST_FULL, NUM_STARTS
-from vijax.automatic.report import of_mixture
 from vijax.automatic.trust_region import Stage, stage_like
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.fitting import checkpoint
