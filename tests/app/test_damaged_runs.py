@@ -127,6 +127,27 @@ def test_one_character_is_damage(which, name, tmp_path, request, capsys):
     assert main(of_new_data) == 0
 
 
+def test_the_files_of_a_run_on_other_data_are_not_those_of_this_one(rows, tmp_path, capsys):
+    """columns.json and data.json of another run agree with each other, and would move this run's columns."""
+    other = write_inputs(tmp_path)
+    text = (other / "rows.csv").read_text().splitlines()
+    cells = [line.split(",") for line in text[1:]]
+    moved = [f"{10 + 3 * float(a)},{b}" for a, b in cells]
+    (other / "rows.csv").write_text("\n".join([text[0], *moved]) + "\n")
+    assert main(["fit", str(other / "small.toml"), "--out", str(other / "moved")]) == 0
+    copy = shutil.copytree(rows, tmp_path / "run")
+    for name in ("columns.json", "data.json"):
+        assert (copy / name).read_bytes() != (other / "moved" / name).read_bytes()
+        shutil.copy(other / "moved" / name, copy / name)
+    data, out = read_run_config(copy).data.path, str(tmp_path / "out.csv")
+    capsys.readouterr()
+    assert main(["transform", str(copy), "--data", data, "--out", out]) == 2
+    assert "data.json: the file of another run: the checkpoints here are of other data" in capsys.readouterr().err
+    for name in ("columns.json", "data.json"):
+        shutil.copy(rows / name, copy / name)
+    assert main(["transform", str(copy), "--data", data, "--out", out]) == 0
+
+
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("which", ["rows", "documents"])
 def test_resume_takes_a_damaged_result_for_none_and_says_so(which, kind, tmp_path, request, capsys):

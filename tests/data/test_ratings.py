@@ -124,8 +124,31 @@ def test_settings_that_make_no_sense_are_named():
 def test_the_last_rating_by_its_date_counts(tmp_path):
     text = "user,item,rating,date\na,x,5,2024-02-01 10:00\na,x,1,2024-01-01\nb,y,5,2024-01-01\n"
     assert ratings(written(tmp_path, text), least=4).to_scipy().toarray().tolist() == [[1, 0], [0, 1]]
-    with pytest.raises(ValueError, match=r"column 'date': expected numbers, or dates such as 2024-01-31, got '1/2/24'"):
+    with pytest.raises(ValueError, match=r"column 'date': expected numbers, or dates .* all written alike, got"):
         ratings(written(tmp_path, text.replace("2024-01-01", "1/2/24")), least=4)
+
+
+@pytest.mark.parametrize(
+    ("early", "late"),
+    [
+        ("02.01.2024", "01.02.2024"),
+        ("31/1/2024", "1/2/2024"),
+        ("1/31/2024 11:40 PM", "2/1/2024 1:00 AM"),
+        ("31 Jan 2024", "1 February 2024"),
+        ("2024Q1", "2024Q2"),
+        ("2024-01-31T23:00:00Z", "2024-02-01T02:00:00+02:00"),
+        ("5/6/2024", "7/8/2024"),  # day or month first: the second is later in either reading
+    ],
+)
+def test_dates_of_ratings_are_read_as_those_of_any_table(early, late, tmp_path):
+    text = f"user,item,rating,date\na,x,5,{late}\na,x,1,{early}\nb,y,5,{early}\n"
+    assert ratings(written(tmp_path, text), least=4).to_scipy().toarray().tolist() == [[1, 0], [0, 1]]
+
+
+def test_dates_whose_order_nobody_can_tell_are_refused(tmp_path):
+    text = "user,item,rating,date\na,x,5,2/1/2024\na,x,1,1/2/2024\nb,y,5,1/2/2024\n"
+    with pytest.raises(ValueError, match=r"column 'date': .* nobody can tell from the month, '2/1/2024' in line 2"):
+        ratings(written(tmp_path, text), least=4)
 
 
 TYPED = {"user": ["007", "7", "007"], "item": [1, 2, 1.0], "count": [1, 2, 3]}

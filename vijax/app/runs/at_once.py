@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.app.kinds.density_algorithm import METHODS, is_at_once
-from vijax.app.runs.run_folder import latest_checkpoint, read_json, write_json
+from vijax.app.runs.run_folder import latest_checkpoint, noted_settings, read_json, write_json
 from vijax.app.settings.options import settings_taken
-from vijax.app.settings.typed_toml import DamagedError, flatten
+from vijax.app.settings.typed_toml import DamagedError
 from vijax.automatic.as_fits import of_mixture
 from vijax.automatic.auto import MOST_FULL, NUM_STARTS
 from vijax.automatic.trust_region import Stage, stage_like
@@ -99,6 +99,6 @@ def read_stage(folder: Path, config: Any, algorithm: Any, say: Callable[[str], N
 def keep_stage(folder: Path, config: Any, fit: Fit) -> None:
     """Writes the stage of a fit that was stopped; one that has ended leaves none."""
     if fit.report.stage is not None:
-        checkpoint.save(folder / STAGE, 0, fit.report.stage, flatten(config))
+        checkpoint.save(folder / STAGE, 0, fit.report.stage, noted_settings(folder, config))
     elif fit.status is not Status.INTERRUPTED:
         shutil.rmtree(folder / STAGE, ignore_errors=True)

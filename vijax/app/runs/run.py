@@ -43,6 +43,7 @@ from vijax.app.runs.run_folder import (
     latest_checkpoint,
     mend_config,
     note_versions,
+    noted_settings,
     read_run_config,
     write_beginning,
     write_kept,
@@ -50,7 +51,7 @@ from vijax.app.runs.run_folder import (
 from vijax.app.runs.team import Alone
 from vijax.app.settings.config import Config, ConfigError, resolved
 from vijax.app.settings.sections import DocumentData
-from vijax.app.settings.typed_toml import DamagedError, flatten
+from vijax.app.settings.typed_toml import DamagedError
 from vijax.app.settings.user_code import named_at_fit
 from vijax.data.reading.checks import DataError
 from vijax.data.tables.table import rows_of
@@ -319,7 +320,7 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
     scores = data.test is not None and listing.has_score(algorithm.spec.model)
     recorder = Recorder(
         folder,
-        flatten(config),
+        noted_settings(folder, config),
         score=score if scores else None,
         evaluate_every=every,
         checkpoint_every_s=config.fit.checkpoint_every_s,

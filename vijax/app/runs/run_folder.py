@@ -47,6 +47,8 @@ from vijax.fitting import checkpoint
 Say = Callable[[str], None]
 UNITS = "sha256_of_units"
 """The entry of data.json with a checksum of units and times."""
+OF_DATA = "checksums of data.json"
+"""The entry among a checkpoint's settings that says of which data the run is: no setting has blanks in its name."""
 KEPT = "kept"
 """The entry of data.json with the checksum of each file that a run keeps of its data."""
 
@@ -83,7 +85,8 @@ def mend_config(folder: Path, say: Say) -> None:
     settings = checkpoint.latest_config(folder / "checkpoints")
     if settings is None:
         raise DamagedError(f"{path}: missing or empty, and no checkpoint can be read", "fit again in another folder")
-    lines = [f"{key} = {toml_value(value)}\n" for key, value in settings.items() if value is not None]
+    written = {key: value for key, value in settings.items() if value is not None and key != OF_DATA}
+    lines = [f"{key} = {toml_value(value)}\n" for key, value in written.items()]
     write_text(path, "".join(lines))
     write_text(path, write_toml(load_config(path)))
     say(f"Warning: {path} was missing or empty; it is written again, as the last checkpoint has it")
@@ -165,7 +168,9 @@ def latest_checkpoint(
     if not checkpoint.checkpoint_files(folder / name):
         return None
 
-    def check(before: Mapping[str, Any]) -> None:
+    def check(settings: Mapping[str, Any]) -> None:
+        before = dict(settings)
+        _check_same_facts(folder, before.pop(OF_DATA, None))
         differing = differing_keys({**before, **noise_of_then(folder, before)}, flatten(config))
         if differing:
             listed = "; ".join(f"{key} was {old!r} and is {new!r}" for key, (old, new) in differing.items())
@@ -175,6 +180,29 @@ def latest_checkpoint(
             )
 
     return checkpoint.latest(folder / name, like, lambda message: say(f"Warning: {message}"), check)
+
+
+def noted_settings(folder: Path, config: Config) -> dict[str, Any]:
+    """What a checkpoint keeps of its run: its settings, and of which data it is."""
+    return {**flatten(config), OF_DATA: _checksums_of_data(folder)}
+
+
+def _checksums_of_data(folder: Path) -> dict[str, str]:
+    facts = read_facts(folder)
+    return {name: str(facts[name]) for name in ("sha256", UNITS) if name in facts}
+
+
+def _check_same_facts(folder: Path, noted: Mapping[str, str] | None) -> None:
+    """Raises a `DamagedError` where data.json is that of a run on other data than the checkpoint's; a checkpoint of an
+    earlier version does not say."""
+    if noted is None:
+        return
+    now = _checksums_of_data(folder)
+    if any(now.get(name, value) != value for name, value in noted.items()):
+        fault = f"{folder / 'data.json'}: the file of another run: the checkpoints here are of other data"
+        raise DamagedError(
+            fault, f"put back data.json and what lies beside it, or begin again: vijax fit {folder / 'config.toml'}"
+        )
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

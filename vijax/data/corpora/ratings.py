@@ -19,6 +19,7 @@ from vijax.data.schema.cells import column_names, column_values, in_a_library
 from vijax.data.schema.in_memory import columns_of
 from vijax.data.schema.labels import name_of
 from vijax.data.schema.row_names import row_names_of
+from vijax.data.tables import dates
 from vijax.data.tables.columns import Columns, NamedColumns, RowName, as_numbers, check_present, row_name, said_missing
 from vijax.data.tables.formats import USUAL, Dialect
 from vijax.data.tables.table_files import read_columns
@@ -259,15 +260,21 @@ def _times(values: np.ndarray, where: str, at: RowName) -> np.ndarray:
         return as_numbers(values)
     except DataError:
         pass
-    dates = np.empty(len(values), "datetime64[us]")
-    for row, value in enumerate(values.tolist()):
-        try:
-            dates[row] = np.datetime64(str(value).strip().replace(" ", "T").removesuffix("Z"))
-        except ValueError as error:
-            got = f"{value!r} in {at(row)}"
-            remedy = "write dates so, or leave the column out: then the last row of the table counts"
-            raise fail(where, "numbers, or dates such as 2024-01-31", got, remedy) from error
-    return dates.astype(np.int64)
+    cells = [str(value).strip() for value in values.tolist()]
+    remedy = "write dates so, or leave the column out: then the last row of the table counts"
+    formats = dates.formats_of(cells)
+    if not formats:
+        usual, _ = dates.nearest_format(cells)
+        row = int(np.argmin(np.isfinite(dates.read_dates(cells, usual))))
+        got = f"{cells[row]!r} in {at(row)}, where most cells are not written so"
+        raise fail(where, "numbers, or dates such as 2024-01-31, all written alike", got, remedy)
+    by_format = [dates.read_dates(cells, form) for form in formats]
+    # Of dates as 5/6/2024 nobody can tell the day from the month; where both readings agree, it does not matter.
+    orders = [np.unique(numbers, return_inverse=True)[1] for numbers in by_format]
+    if not all(np.array_equal(order, orders[0]) for order in orders):
+        got = f"dates whose day nobody can tell from the month, {cells[0]!r} in {at(0)}"
+        raise fail(where, "numbers, or dates such as 2024-01-31", got, remedy)
+    return by_format[0]
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------
