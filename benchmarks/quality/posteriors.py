@@ -24,7 +24,7 @@ import numpy as np
 from posterior_models import POSTERIORS, Errors, Posterior, errors, load
 
 import vijax as vi
-from vijax.automatic.target import Target
+from vijax.verdict.target import Target
 
 DRAWS, STEPS, RATE = 40_000, 10_000, 0.01
 ERRORS = ["mean error / sd", "at", "log sd ratio"]

@@ -86,7 +86,7 @@ def test_a_regression_is_that_in_closed_form():
 def test_the_prior_alone_says_how_far_apart_searches_start():
     """Observed sites and factors are no part of it."""
     from vijax.automatic.modes import prior_scales
-    from vijax.automatic.target import Target
+    from vijax.verdict.target import Target
 
     def model():
         x = numpyro.sample("x", dist.Normal(3.0, 20.0))

@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 from vijax.app.cli import UNUSABLE, main
 from vijax.app.plan.config import load_config
 from vijax.app.settings.typed_toml import ConfigError
-from vijax.automatic.target import Target
+from vijax.verdict.target import Target
 
 FILE = """
 import jax.numpy as jnp

@@ -6,8 +6,8 @@ from scipy import special, stats
 
 from vijax.automatic import dadvi, gaussian, trust_region
 from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.report import Ended
 from vijax.automatic.trust_region import Run, Sitting
+from vijax.verdict.report import Ended
 
 PRECISION = np.array([[1.0, 0.3], [0.3, 0.8]])
 MEAN = np.array([0.2, -0.1])
@@ -16,7 +16,7 @@ Q = Gaussian(np.array([0.0, 0.1]), np.linalg.cholesky([[1.2, -0.2], [-0.2, 0.9]]
 
 
 class Normal:
-    """As `vijax.automatic.target.Target`: the log density of N(mean, precision^-1), up to a constant."""
+    """As `vijax.verdict.target.Target`: the log density of N(mean, precision^-1), up to a constant."""
 
     epsilon, num_gradients = 1e-16, 0
 

@@ -8,9 +8,9 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from vijax.automatic.coordinates.hierarchies import learnt
-from vijax.automatic.target import Target
 from vijax.automatic.trust_region import stage_like
 from vijax.fitting import checkpoint
+from vijax.verdict.target import Target
 
 KEY = jax.random.key(0)
 SIGMA = 0.76

@@ -9,11 +9,11 @@ from scipy import special
 
 import vijax as vi
 from vijax.automatic import assessment, many_groups
-from vijax.automatic import target as target_module
 from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.many_groups import by_passes, fit_all, sample_of
-from vijax.automatic.report import Ended
-from vijax.automatic.target import MANY_ROWS, Target
+from vijax.verdict import target as target_module
+from vijax.verdict.report import Ended
+from vijax.verdict.target import MANY_ROWS, Target
 from vijax.xla.compiler import training_jit
 
 KEY = jax.random.key(0)

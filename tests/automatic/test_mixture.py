@@ -16,11 +16,11 @@ from vijax.automatic.auto import Misfit, rivalry
 from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.mixture import Bank, Mixture
 from vijax.automatic.modes import Found
-from vijax.automatic.report import Ended
-from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run
 from vijax.fitting import checkpoint
 from vijax.lbfgs import Mode
+from vijax.verdict.report import Ended
+from vijax.verdict.target import Target
 
 KEY = jax.random.key(0)
 PARTS = (
@@ -40,7 +40,7 @@ def exact(x):
 
 
 class Known:
-    """As `vijax.automatic.target.Target`: the log density of `MIXTURE`, plus a constant."""
+    """As `vijax.verdict.target.Target`: the log density of `MIXTURE`, plus a constant."""
 
     epsilon, dim = 1e-16, 2
 

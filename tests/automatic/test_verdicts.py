@@ -1,7 +1,6 @@
 """What `vijax.auto` and `vijax.dadvi` say of a fit against what is true of it: exact moments, modes that are known."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +10,13 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 import vijax as vi
-from vijax.automatic import assessment, density_checks, report
+from vijax.automatic import assessment, density_checks
 from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import find_modes, on_one_hill, prior_scales, wide_starts
-from vijax.automatic.report import Ended, Moments, Off, Others
-from vijax.automatic.target import Target
-from vijax.automatic.verdict import FAR, FAR_IN_ALL, GOOD, verdict
 from vijax.lbfgs import Point, maximise
+from vijax.verdict.target import Target
+from vijax.verdict.words import GOOD
 from vijax.xla import keys
 
 KEY = jax.random.key(0)
@@ -231,19 +229,6 @@ def test_moments_are_those_of_the_values():
 
 
 # --- tails ------------------------------------------------------------------------------------------------------
-def test_weights_that_are_all_alike_have_no_tail():
-    """To rounding, or to a thousandth; others have the k-hat that they have."""
-    rng = np.random.default_rng(0)
-    for ratios in (np.zeros(1000), 5 + 1e-14 * rng.standard_t(1, 1000), 1e-3 * rng.normal(size=1000)):
-        zero, gap, khat = report.distance(ratios)
-        assert (zero, khat) == (0.0, 0.0)
-        assert gap == pytest.approx(0.0, abs=1e-5)
-    assert report.distance(64 * rng.integers(0, 2, 1000) * 1.0, rounding=100.0)[2] == 0.0
-    ratios = 0.3 * rng.standard_exponential(1000)
-    assert report.distance(ratios)[2] == vi.trust.psis(ratios).khat != 0.0
-    assert report.distance(np.where(np.arange(1000) < 990, 0.0, -np.inf))[2] == np.inf
-
-
 def test_in_float64_a_normal_posterior_has_no_heavy_tails():
     precision = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
     with jax.enable_x64(True):
@@ -355,12 +340,6 @@ def test_labels_that_may_be_exchanged_are_found(name):
     )  # they are where they were
 
 
-def test_a_report_prints_modes_of_nested_variables():
-    mode = report.FoundMode({"a": {"b": np.ones(2)}, "c": np.float64(0.5)}, -1.0, -2.0, 16)
-    printed = repr(report.Report(report.Estimate(-2.0, 0.1), [mode], 0.0, 0.0, "converged", "Converged."))
-    assert "mode 1: 16 starts, bound -2.00, at a.b [1.0, 1.0]; c 0.5" in printed
-
-
 def test_a_sphere_has_no_labels():
     """Its entries may be exchanged as they may be turned: no order of theirs is a labelling."""
     shell = vi.density({"x": vi.free(3)}, lambda v: -0.5 * (jnp.linalg.norm(v["x"]) - 9) ** 2)
@@ -383,43 +362,6 @@ def test_a_mixture_says_that_its_labels_can_be_exchanged():
     assert "another mode" not in fit.verdict
     assert len(fit.modes) == 1
     assert sum(mode.num_starts for mode in fit.modes) == 16
-
-
-# --- words ------------------------------------------------------------------------------------------------------
-def off(mean, log_sd, khat=0.1, ess=1000.0):
-    return Moments(Off(mean, 0.005, "a"), Off(log_sd, 0.005, "b"), khat, ess, 2000)
-
-
-OFFS = [
-    None,
-    off(0.01, 0.01),
-    off(0.2, 0.01),
-    off(0.01, -0.2),
-    off(0.01, -0.5),
-    off(0.0, 0.0, 0.9),
-    off(0, 0, 0.1, 9.0),
-]
-SEARCHED = [Others(), Others(16), Others(16, others=1, share=0.5, mean=1.0, sds=8.0), Others(16, labels=[["mu", "w"]])]
-
-
-@pytest.mark.parametrize("searched", SEARCHED, ids=["none", "one mode", "two modes", "labels"])
-@pytest.mark.parametrize("how", OFFS)
-def test_a_verdict_does_not_contradict_itself(how, searched):
-    """A law, over all that may be found: "can be used" of the whole posterior is said only where means and sds are
-    known, are right to a tenth, and no other mode is known; each quantity is named, or said not to be judged."""
-    for gap, khat, full in itertools.product([0.01, 0.2, 0.5, 1.5], [0.2, 0.9, np.inf], [True, False]):
-        q = Gaussian(np.zeros(2), np.eye(2) if full else np.ones(2), 0.0, Ended.CONVERGED)
-        words = verdict(q, gap, khat, searched, off=how)
-        right = how is not None and how.is_reliable and max(how.mean.most, how.log_sd.most) <= GOOD
-        limit = FAR_IN_ALL if full and how is not None and how.is_reliable else FAR
-        assert (USABLE in words) == (right and gap < limit and not searched.others)
-        assert ("for that part alone" in words) == (right and gap < limit and searched.others > 0)
-        assert ("similar weight" in words) == (searched.others > 0)
-        assert ("labelling" in words) == bool(searched.labels)
-        assert ("was not judged" in words) == (how is None)
-        assert "odes" in words
-        assert not ("do not rely on tail" in words and "no heavier" in words)
-        assert ("(a)" in words) == (how is not None and (not how.is_reliable or how.mean.most > GOOD))
 
 
 # --- modes that are none --------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import scipy.sparse
 
 import vijax as vi
 from vijax import reference
-from vijax.fitting.loader import as_loader
+from vijax.data.loader import as_loader
 from vijax.models import emission
 
 KEY = jax.random.key(0)

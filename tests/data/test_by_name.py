@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from vijax.data.loader import as_loader
 from vijax.data.schema.by_name import columns_by_name, in_order, matrix_names, names_in
-from vijax.fitting.loader import as_loader
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")

@@ -12,9 +12,9 @@ import vijax as vi
 from tests.programs import compiled, names_since
 from vijax.data import DataError
 from vijax.data.corpora import shards as form
+from vijax.data.loader import as_loader
 from vijax.data.minibatch import Share
 from vijax.data.streams import document_loader
-from vijax.fitting.loader import as_loader
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from vijax.data.loader import as_loader
 from vijax.data.streams.foreign import adopted
-from vijax.fitting.loader import as_loader
 
 MEAN = vi.model(
     prior=vi.Product({"mean": vi.Normal.from_mean_variance(0.0, 1.0)}),

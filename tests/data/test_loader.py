@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.fitting.loader import ArrayLoader
+from vijax.data.loader import ArrayLoader
 
 KEY = jax.random.key(0)
 Y = np.random.default_rng(0).normal(2.0, 3.0, 1605).astype(np.float32)

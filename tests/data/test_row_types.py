@@ -74,7 +74,7 @@ def test_missing_numbers_in_a_later_row_group_of_one_file(tmp_path):
     written(tmp_path, values, row_group_size=3)
     table = vi.data.rows(tmp_path)
     np.testing.assert_array_equal(table.take(np.arange(6)).ravel(), [1, 2, 3, 1, NAN, 3])
-    loader = vi.fitting.loader.as_loader(vi.data.rows(tmp_path, "a"), MEAN, 2, 0)
+    loader = vi.data.loader.as_loader(vi.data.rows(tmp_path, "a"), MEAN, 2, 0)
     with pytest.raises(vi.data.DataError, match=r"0.parquet, rows 3 to 5.*expected finite numbers, got nan in row 1"):
         list(loader.batches(0, 3))
 

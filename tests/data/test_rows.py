@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 import vijax as vi
+from vijax.data.loader import as_loader
 from vijax.data.minibatch import Share
 from vijax.data.streams.permutation import Permutation
-from vijax.fitting.loader import as_loader
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

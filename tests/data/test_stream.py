@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.fitting.loader import as_loader
+from vijax.data.loader import as_loader
 
 COIN = vi.model(
     prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),

@@ -11,8 +11,8 @@ import pytest
 import vijax as vi
 from tests.programs import compiled
 from vijax.data import Corpus
+from vijax.data.loader import as_loader
 from vijax.fitting.interrupt import FINISHING
-from vijax.fitting.loader import as_loader
 
 COIN = vi.model(
     prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),

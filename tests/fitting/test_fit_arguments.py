@@ -11,7 +11,7 @@ import pytest
 import vijax as vi
 from vijax.contract.batch import DataForm
 from vijax.contract.model import OfLocals
-from vijax.fitting.loader import as_loader
+from vijax.data.loader import as_loader
 
 KEY = jax.random.key(0)
 Y = np.array([1.0, 1.0, 0.0, 1.0], np.float32)

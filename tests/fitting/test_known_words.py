@@ -106,8 +106,8 @@ def test_a_state_goes_on_with_its_own_words_alone(fits, tmp_path):
 
 def test_the_mark_of_an_earlier_release_is_known(fits):
     """Their states hold 128 bits of the data, and nothing of the words."""
+    from vijax.data.loader import as_loader
     from vijax.fitting.fingerprint import mark
-    from vijax.fitting.loader import as_loader
 
     alg = MODELS["lda"]()
     now = mark(as_loader(CORPUS, alg.spec.model, None, 0), alg.spec, {})

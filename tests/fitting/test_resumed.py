@@ -14,10 +14,10 @@ from scipy import stats
 import vijax as vi
 from vijax.automatic import by_steps
 from vijax.data import Corpus
+from vijax.data.loader import ArrayLoader, CorpusLoader, as_loader
 from vijax.fitting import checkpoint
 from vijax.fitting import fingerprint as fingerprints
 from vijax.fitting.fingerprint import fingerprint
-from vijax.fitting.loader import ArrayLoader, CorpusLoader, as_loader
 
 KEY, OTHER = jax.random.key(0), jax.random.key(1)
 

@@ -14,7 +14,7 @@ from vijax.extras import require_extra
 ROOT = Path(__file__).parents[2]
 REQUIRED = r'require_extra\("([\w.]+)"'
 NOT_TRIED = {"json"}  # the example of its docstring
-BY_OTHER_MEANS = {"vijax.adapters.tfp", "vijax.adapters.to_arviz", "flowjax.flows", "flowjax.distributions"}
+BY_OTHER_MEANS = {"vijax.adapters.tfp", "vijax.fitting.to_arviz", "flowjax.flows", "flowjax.distributions"}
 IMPORT_EACH = """
 import sys
 from vijax.extras import require_extra

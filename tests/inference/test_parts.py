@@ -8,7 +8,7 @@ from scipy import optimize
 
 import vijax as vi
 from tests.esteps import ESTEPS
-from vijax.fitting.loader import as_loader
+from vijax.data.loader import as_loader
 from vijax.inference.messages import moved_back, unvisited
 
 KEY = jax.random.key(0)

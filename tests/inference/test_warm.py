@@ -10,7 +10,7 @@ import pytest
 import vijax as vi
 from tests.esteps import ESTEPS, GOING_ON
 from vijax.contract.batch import Minibatch
-from vijax.fitting.loader import as_loader
+from vijax.data.loader import as_loader
 from vijax.inference.wrappers.beside import Visited, starts, unvisited
 from vijax.xla.lapack import jaxprs_in_params
 

@@ -9,7 +9,7 @@ import pytest
 
 import vijax as vi
 from tests.topics.test_lazy import CORPUS, lda
-from vijax.fitting.loader import as_loader
+from vijax.data.loader import as_loader
 from vijax.inference.wrappers.wrapper import Wrapper, wrap, wrapper_of
 
 KEY = jax.random.key(0)
@@ -109,7 +109,7 @@ class Halves:
         return getattr(self.inner, name)
 
     def batches(self, start, stop):
-        """See `vijax.fitting.loader.Loader`."""
+        """See `vijax.data.loader.Loader`."""
         return (batch._replace(data=0.5 * batch.data) for batch in self.inner.batches(start, stop))
 
 

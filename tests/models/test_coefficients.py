@@ -5,7 +5,8 @@ import pytest
 
 import vijax as vi
 from vijax.models.formulas import coefficients
-from vijax.models.formulas.glmm_model import Draws, Glmm
+from vijax.models.formulas.draws import Draws
+from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS
 
 RNG = np.random.default_rng(0)

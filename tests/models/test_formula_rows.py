@@ -9,7 +9,7 @@ import pytest
 import vijax as vi
 from vijax.models.formulas import coefficients as shown
 from vijax.models.formulas import formula
-from vijax.models.formulas.glmm_model import Draws
+from vijax.models.formulas.draws import Draws
 from vijax.models.formulas.laws import LAWS
 from vijax.models.structural.covariates import one_sided
 

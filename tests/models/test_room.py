@@ -12,7 +12,7 @@ from tests.models.test_registry import makers
 from vijax.arguments import Size, arguments_of
 from vijax.contract import room
 from vijax.contract.model import Model
-from vijax.fitting.loader import as_loader
+from vijax.data.loader import as_loader
 from vijax.fitting.room import check_room
 from vijax.models import emission
 from vijax.models.emission import Emission

@@ -167,7 +167,7 @@ def test_sums_are_all_that_devices_tell_each_other(name, tmp_path):
 
 FOR_CUDA = """
 case = CASES[{name!r}]
-from vijax.fitting.loader import as_loader
+from vijax.data.loader import as_loader
 from vijax.scale.place import padded
 alg = case.make()
 batch = padded(next(iter(as_loader(case.data, alg.spec.model, 16, 0).batches(0, 1))), 8)

@@ -41,7 +41,7 @@ def told(code, count, **environment):
 
 TWO = """
 case, sizes = CASES["mixture by svi"], []
-from vijax.fitting.loader import ArrayLoader
+from vijax.data.loader import ArrayLoader
 plain = ArrayLoader._batch
 ArrayLoader._batch = lambda self, *given: (found := plain(self, *given), sizes.append(len(found.rows)))[0]
 fit = fit_of(case, vi.scale.mesh())

@@ -6,9 +6,9 @@ import pytest
 
 import vijax as vi
 from tests.programs import compiled, names_since
+from vijax.data.loader import as_loader
 from vijax.families import Dirichlet
 from vijax.families.discrete.by_word import DirichletByWord
-from vijax.fitting.loader import as_loader
 from vijax.topics.decision import is_by_words, settled
 from vijax.topics.own_words import OwnWordsLoader
 

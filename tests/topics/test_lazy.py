@@ -7,9 +7,9 @@ import pytest
 
 import vijax as vi
 from tests.programs import compiled
+from vijax.data.loader import as_loader
 from vijax.families import Dirichlet
 from vijax.families.discrete.by_word import DirichletByWord
-from vijax.fitting.loader import as_loader
 from vijax.topics.own_words import OwnWordsLoader, of_all_words, renumbered, stored
 
 KEY = jax.random.key(1)

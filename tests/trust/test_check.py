@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import vijax as vi
-from vijax.automatic.report import Others
+from vijax.verdict.report import Others
 
 KEY = jax.random.key(0)
 FLIPS = np.repeat(np.array([1.0, 0.0], np.float32), (7, 3))  # with a uniform prior the posterior is Beta(8, 4)

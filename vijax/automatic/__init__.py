@@ -1,5 +1,4 @@
-"""The automatic method (`vijax.auto`, `vijax.dadvi`): searches, fits on the host in float64, and the verdict.
+"""The automatic method (`vijax.auto`, `vijax.dadvi`): searches, normals and mixtures fitted on the host in float64.
 
-Sentences are in `verdict`, those on fits by steps in `by_steps`. The steps of `vijax.fit` and the models do not belong
-here.
+What is said of the fits is in `verdict`. The steps of `vijax.fit` and the models do not belong here.
 """

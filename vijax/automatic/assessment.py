@@ -23,20 +23,21 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import special
 
-from vijax.automatic.density_checks import Exchange, grows_along
+from vijax.automatic.density_checks import Exchange
 from vijax.automatic.gaussian import Gaussian, is_near, laplace
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import DENSE, Found, Searched, on_one_hill
-from vijax.automatic.report import Ended, FoundMode, Moments, Off, Others, Report, are_alike, bound, distance
-from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, Sitting
 from vijax.automatic.trust_region import fit as fit_normal
-from vijax.automatic.verdict import RARE, is_usable, verdict, with_mixture
 from vijax.automatic.widths import Width, other_widths, share_of
 from vijax.contract.model import Model
 from vijax.lbfgs import Mode
 from vijax.models.energies.shown_numbers import shown_numbers
-from vijax.trust import psis
+from vijax.verdict.improper import grows_along
+from vijax.verdict.psis import psis
+from vijax.verdict.report import Ended, FoundMode, Moments, Off, Others, Report, are_alike, bound, distance
+from vijax.verdict.target import Target
+from vijax.verdict.words import RARE, is_usable, verdict, with_mixture
 from vijax.xla.compiler import kept, quick_jit
 
 Q = Gaussian | Mixture

@@ -13,6 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.arguments import Size, whole
 from vijax.automatic import by_steps, low_rank, many_groups, mixture, trust_region
+from vijax.automatic.as_fits import as_fit, as_mixture
 from vijax.automatic.assessment import assessed, compared, rivals
 from vijax.automatic.coordinates.bent import as_seen, bent
 from vijax.automatic.coordinates.hierarchies import learnt, most_gradients
@@ -22,14 +23,12 @@ from vijax.automatic.gaussian import Gaussian, laplace, noise_of
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
-from vijax.automatic.report import Ended, Report, as_fit, as_mixture
-from vijax.automatic.target import MANY_ROWS, Target
 from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, stage_of
-from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.constrain import real
 from vijax.contract.batch import Nearby
 from vijax.contract.model import Model
+from vijax.data.schema.named_columns import names_of
 from vijax.fitting.fit_arguments import check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
@@ -37,7 +36,9 @@ from vijax.inference.compatibility import check_model
 from vijax.lbfgs import Mode
 from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import LogDensity
-from vijax.predict.named_columns import names_of
+from vijax.verdict.report import Ended, Report
+from vijax.verdict.target import MANY_ROWS, Target
+from vijax.verdict.words import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
 from vijax.xla import keys
 from vijax.xla.compiler import kept, quick_jit
 

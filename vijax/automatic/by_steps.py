@@ -1,8 +1,8 @@
 """Fits of `vijax.auto` that the algorithms of `vijax.fit` make: of models in conjugate form, and of energies with free
-variables; and sentences on whether to trust a fit of free variables by steps.
+variables.
 
 In conjugate form the size of the data chooses the algorithm. An energy with free variables takes stochastic steps until
-its bound drifts no more. The sentences are of a `vijax.automatic.judged.Judgement`, by draws of q.
+its bound drifts no more. `vijax.verdict.words_of_steps` has the sentences on such a fit.
 """
 
 from __future__ import annotations
@@ -16,34 +16,19 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from vijax.algorithms import cavi, memoized, pg_svi, svi
-from vijax.automatic.report import Estimate, Report
-from vijax.automatic.verdict import (
-    CLOSE,
-    FAR,
-    HEAVY,
-    INDEPENDENT,
-    JOINED,
-    RARE,
-    listed,
-    of_distance,
-    of_end,
-    of_starts,
-    of_zeros,
-)
 from vijax.checks import require
 from vijax.contract.model import Model
-from vijax.contract.variables import Variables
-from vijax.families import Normal
-from vijax.families.vector.blocks import Blocks
+from vijax.data.loader import Loader, as_loader
 from vijax.fitting.fit import DivergedError, fit
-from vijax.fitting.judge import not_judged
-from vijax.fitting.loader import Loader, as_loader
 from vijax.fitting.restarts import EqualStartsWarning
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status, skipped_text
 from vijax.inference.guides import Z
 from vijax.inference.wrappers.sized import takes_all
-from vijax.trust.psis import RELIABLE
+from vijax.verdict.on_draws import not_judged
+from vijax.verdict.report import Estimate, Report
+from vijax.verdict.words import INDEPENDENT, JOINED, of_end, of_starts
+from vijax.verdict.words_of_steps import sentences
 
 SMALL = 5_000  # groups up to which coordinate ascent takes all of them at every step
 LARGE = 200_000  # groups beyond which steps are stochastic
@@ -182,7 +167,7 @@ def _is_settled(bounds: Float[np.ndarray, " steps"]) -> bool:
 
 
 def _on_draws(done: Fit, said: list[str]) -> Report:
-    """Returns a report by draws of q (`vijax.automatic.judged`), its verdict after the sentences `said`."""
+    """Returns a report by draws of q (`vijax.verdict.on_draws`), its verdict after the sentences `said`."""
     why = not_judged(done.alg.spec)
     found = None if why else done.judge.of(done)
     if found is None:
@@ -207,158 +192,3 @@ def _of_free(done: Fit, starts: int) -> Fit:
     report = _on_draws(done, said)
     status = Status.CONVERGED if settled and done.status is Status.FINISHED else done.status
     return done._replace(status=status, report=report)
-
-
-# --- sentences on fits of free variables ----------------------------------------------------------------------------
-ARRIVED, AWAY, SURE = 0.5, 1.0, 5.0
-"""Standard deviations of q: where a fit has arrived means begin to move by less than the first; a fit whose means begin
-to move by more than the second is of no use. Both are beyond `SURE` standard errors, for the largest of many counts."""
-STRETCHED, SURE_OF_SDS = 0.15, 3.0  # the same of the logarithms of sds where a fit has arrived, and its standard errors
-LOST = 2.0
-"""Nats a variable beyond which q is far from the posterior: the cost of a mean that is off by two sds, or of an sd that
-is a tenth of the right one, or two and a half times as large."""
-MOVED, CLIMBING, NOISE = 0.1, 2.0, 3.0
-"""Nats by which the bound changes from the quarter of the steps before the last to the last: more than the first is
-told; more than the second, of up to four variables, in proportion for more, makes the fit useless. Both are beyond
-`NOISE` standard errors."""
-ROUNDED, BLIND = 0.1, 0.5
-"""Nats of rounding: more than the first is told; with more than the second the ratios are nothing but rounding."""
-OTHER_MODES = "Other modes were not looked for: vijax.auto searches for them; or compare other keys, or restarts=."
-
-
-def verdict(said: Any, outcome: str, q: Any, variables: Variables, has_others: bool) -> str:
-    """Returns the verdict, a few sentences, by a `vijax.automatic.judged.Judgement` (`said`) of q of the free
-    coordinates; `outcome` says how the fit ended, `has_others` that there are conjugate globals too."""
-    seen = sentences(said, q, variables, has_others)
-    if said.usable:
-        return " ".join([f"{outcome}.", *seen, OTHER_MODES])
-    return " ".join([*seen, f"How it ended: {outcome}."])
-
-
-def sentences(said: Any, q: Any, variables: Variables, has_others: bool) -> list[str]:
-    """Returns sentences by draws of q and the trace; of a fit of no use, that alone."""
-    if not said.usable:
-        return [f"Do not use this fit: {unusable(said, variables)}"]
-    given = ["The free variables were judged, given q of the others."] if has_others else []
-    return [*_of_numbers(said), *_of_shape(said, q, variables), *_of_steps(said), *given]
-
-
-def unusable(said: Any, variables: Variables) -> str:
-    """Says why a fit is of no use; empty where it may be of some."""
-    if said.zero > RARE:
-        return f"{of_zeros(said.zero)} {FINITE}"
-    if said.rounding > BLIND:
-        return ""
-    dim, is_far = variables.dim, said.gap >= FAR
-    moving = _moving(said, AWAY, np.inf)
-    lost = said.gap > LOST * dim
-    climbing = is_far and _is_sure(said, CLIMBING * max(1.0, dim / 4))
-    moves = _moving(said, ARRIVED, STRETCHED)
-    on_its_way = is_far and said.khat > RELIABLE and moves
-    if not (moving or lost or climbing or on_its_way):
-        return ""
-    told = [f"q is not at the posterior {_numbers(said)}.", f"By its draws, {moves}." if moves else "", *_moved(said)]
-    return " ".join([*filter(None, told), NOT_THERE])
-
-
-FINITE = "Declare the supports of the variables, vijax.free(support=...), or begin where the density is finite."
-NOT_THERE = "More steps, or smaller ones, may bring it there; vijax.auto fits the same model and chooses its steps."
-
-
-def _numbers(said: Any) -> str:
-    return of_distance(said.gap, said.khat, str(said.elbo))
-
-
-def _moving(said: Any, mean: float, sd: float) -> str:
-    """Says which variables' means would move by more than so many sds, and which sds by more than that, beyond
-    noise."""
-    of_means = np.abs(said.shift) - SURE * said.shift_error > mean
-    of_sds = np.abs(said.stretch) - SURE_OF_SDS * said.stretch_error > sd
-    told = []
-    if of_means.any():
-        most = np.abs(said.shift[of_means]).max()
-        told.append(f"the mean of {_names(said, of_means)} would move by about {most:.2g} sd of q")
-    if of_sds.any():
-        most = said.stretch[of_sds][np.argmax(np.abs(said.stretch[of_sds]))]
-        way = "grow" if most > 0 else "shrink"
-        told.append(f"the sd of {_names(said, of_sds)} would {way} by about {abs(np.expm1(most)):.0%}")
-    return ", and ".join(told)
-
-
-def _names(said: Any, chosen: Any) -> str:
-    names = list(dict.fromkeys(name for name, is_in in zip(said.names, chosen, strict=True) if is_in))
-    return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
-
-
-MOST_NAMED = 4  # variables that are named; of more their number is said
-
-
-def _of_numbers(said: Any) -> list[str]:
-    """Says where the density is zero, and how far it is rounded."""
-    told = [f"At some places {of_zeros(said.zero)}"] if said.zero > 0 else []
-    if said.rounding > ROUNDED:
-        told.append(f"Rounding leaves the log density known to {said.rounding:.2g} nats only: judge in float64.")
-    return told
-
-
-def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
-    """Says how far q is from the posterior, by the importance ratios."""
-    if said.rounding > BLIND:
-        return ["How near q is to the posterior cannot be seen beside that."]
-    judged = _numbers(said)
-    moving = _moving(said, ARRIVED, STRETCHED) if said.gap >= CLOSE else ""
-    if moving:
-        return [f"q is not quite at the posterior {judged}: by its draws, {moving}."]
-    if said.gap >= FAR:
-        what, remedy = MISFITS.get(type(q).__name__, OTHER)
-        return [f"{what} not describe the posterior {judged}: {remedy}"]
-    use = "means and sds can be used"
-    if said.gap >= CLOSE:
-        typical = np.sqrt(2 * said.gap / variables.dim)
-        use = f"means are right to {typical:.2f} sd over all variables, to some tenths of one at worst"
-    near = "close to" if said.gap < CLOSE else "near"
-    told = [f"q is {near} the posterior as far as its own draws reach {judged}: {use}, if there is no other mode."]
-    if said.gap >= CLOSE and isinstance(q, Normal | Blocks):
-        told.append(INDEPENDENT.replace("Variables", "Variables or blocks of them"))
-    if said.khat > RELIABLE:
-        told.append(HEAVY)
-    return told
-
-
-OTHER = (
-    "q does",
-    "sds, and perhaps means, are wrong. Write the density in other coordinates, take a richer guide (vijax.guides), "
-    "vijax.auto, or a sampler.",
-)
-MEAN_FIELD = (
-    "Independent normals do",
-    "sds are wrong, and means may be. vijax.linear_response corrects the sds of a density; a sampler would tell.",
-)
-MISFITS = {
-    "Normal": MEAN_FIELD,
-    "MultivariateNormal": ("One normal does", OTHER[1]),
-    "TriangularNormal": ("One normal does", OTHER[1]),
-}
-"""Subject and remedy of the sentence that q is far from the posterior, by its family."""
-
-
-def _is_sure(said: Any, least: float) -> bool:
-    """Says whether the bound moved by more than so many nats, beyond noise."""
-    return said.drift is not None and abs(said.drift.value) > max(least, NOISE * said.drift.standard_error)
-
-
-def _of_steps(said: Any) -> list[str]:
-    """Says whether the last steps still moved, and what to do."""
-    if said.drift is None:
-        return ["Whether the last steps still moved is not known: there were too few."]
-    remedy = "Take more steps." if said.drift.value > 0 else "Take smaller steps."
-    moved = _moved(said)
-    return [*moved, remedy] if moved else []
-
-
-def _moved(said: Any) -> list[str]:
-    """Says whether the last steps still moved."""
-    if not _is_sure(said, MOVED):
-        return []
-    way = "rose" if said.drift.value > 0 else "fell"
-    return [f"The bound still {way} by {abs(said.drift.value):.3g} nats over the last quarter of the steps."]

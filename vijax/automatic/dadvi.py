@@ -21,22 +21,23 @@ from scipy import linalg
 
 from vijax import lbfgs
 from vijax.arguments import whole
+from vijax.automatic.as_fits import as_fit
 from vijax.automatic.assessment import assessed, in_words
 from vijax.automatic.density_checks import exchanges
 from vijax.automatic.gaussian import Gaussian, noise_of
 from vijax.automatic.modes import Searched, find_modes, with_bounds
-from vijax.automatic.report import Ended, as_fit
-from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Stage, Watcher, check_stage
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
+from vijax.data.schema.named_columns import names_of
 from vijax.fitting.fit_arguments import check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
 from vijax.lbfgs import Mode, maximise, never
 from vijax.models.energies.density import log_density_of
-from vijax.predict.named_columns import names_of
+from vijax.verdict.report import Ended
+from vijax.verdict.target import Target
 from vijax.xla import keys
 
 NUM_STARTS = 16

@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg, special
 
-from vijax.automatic.report import Ended
-from vijax.automatic.target import Target
 from vijax.inference.estimator.scores import regression
 from vijax.lbfgs import Mode
 from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import Frame, LogDensity
 from vijax.models.energies.reference import Reference
 from vijax.tree import on_device
+from vijax.verdict.report import Ended
+from vijax.verdict.target import Target
 
 
 class Gaussian(NamedTuple):

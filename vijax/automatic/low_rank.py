@@ -22,12 +22,12 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
-from vijax.automatic.density_checks import ASKED, grows_along
 from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.report import Ended
-from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, averaged
 from vijax.lbfgs import Mode
+from vijax.verdict.improper import ASKED, grows_along
+from vijax.verdict.report import Ended
+from vijax.verdict.target import Target
 
 RANK = 32  # largest number of directions
 KRYLOV, HESSIANS = 100, 4

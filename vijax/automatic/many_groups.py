@@ -26,8 +26,6 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.automatic import trust_region
 from vijax.automatic.gaussian import Gaussian, noise_of
 from vijax.automatic.modes import ARRIVED, BETWEEN, DIP, MOST_JUDGED, Found, with_bounds
-from vijax.automatic.report import Ended
-from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, Sitting
 from vijax.contract.batch import rows_in
 from vijax.contract.model import Model
@@ -39,6 +37,8 @@ from vijax.inference import guides
 from vijax.inference.guides import Z
 from vijax.lbfgs import Mode, maximise
 from vijax.models.energies.density import with_guide
+from vijax.verdict.report import Ended
+from vijax.verdict.target import Target
 from vijax.xla import keys
 
 SAMPLE, PER_VARIABLE = 2_000, 20  # rows of the sample, and groups a variable: at least so many

@@ -22,10 +22,10 @@ from jaxtyping import Float
 from scipy import linalg, special
 
 from vijax.automatic.gaussian import Gaussian, noise_of, step
-from vijax.automatic.report import Ended
 from vijax.automatic.trust_region import Run
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.inference.estimator.scores import regression
+from vijax.verdict.report import Ended
 
 MOST_PARTS, MOST_DIM = 8, 50  # largest number of components; and of variables up to which a mixture is tried unasked
 FEWEST_DRAWS, WANTED = 16, 4

@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float
 
 from vijax.automatic.density_checks import Exchange, check_slopes
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
-from vijax.automatic.target import MOST_NUMBERS, Target
 from vijax.checks import require
 from vijax.lbfgs import Mode, Point, Slopes, maximise, never
+from vijax.verdict.target import MOST_NUMBERS, Target
 
 MOST_JUDGED, MANY, DENSE = 8, 50, 300
 """The bound is computed at so many modes, and at half as many beyond `MANY` variables; the full Hessian is used up to

@@ -20,14 +20,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.density_checks import ASKED, grows_along
 from vijax.automatic.gaussian import Evaluated, Gaussian, evaluate, noise_of, step
 from vijax.automatic.modes import Found
-from vijax.automatic.report import Ended
-from vijax.automatic.target import Target
 from vijax.checks import require
 from vijax.lbfgs import Mode, never
 from vijax.models.energies.reference import Reference
+from vijax.verdict.improper import ASKED, grows_along
+from vijax.verdict.report import Ended
+from vijax.verdict.target import Target
 
 NATS, SDS = 2e-3, 0.015
 """A fit has converged where the noise of its draws makes less of a step: nats, and standard deviations of the mean."""

@@ -20,7 +20,7 @@ from scipy import special
 
 from vijax.automatic.gaussian import Gaussian, noise_of
 from vijax.automatic.mixture import Mixture
-from vijax.automatic.target import Target
+from vijax.verdict.target import Target
 
 TIMES = np.array([3.0, 10.0, 30.0, 100.0, 300.0, 1000.0])
 """Widths that are tried, and their inverses."""

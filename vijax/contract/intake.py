@@ -6,9 +6,8 @@ A bound adds, squares and multiplies data in the type that they came in: 200 of 
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +16,8 @@ from jaxtyping import PyTree
 
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
+from vijax.contract.model import Model
 from vijax.xla.compiler import kept
-
-if TYPE_CHECKING:
-    from vijax.contract.model import Model
 
 Kind = Literal["number", "index", "mask"]
 LOST = 0.01
@@ -252,59 +249,3 @@ CHECKS: dict[Kind, Callable[[str, np.ndarray], None]] = {
     "index": _check_index,
     "mask": _check_mask,
 }
-
-
-# --- arrays of rows ---------------------------------------------------------------------------------------------------
-def check_numbers(data: PyTree) -> None:
-    """Raises ValueError unless every leaf is an array of numbers with rows; their lengths may differ."""
-    leaves = list(_named(data))
-    if not leaves:
-        raise ValueError(f"data: expected an array of numbers, got {type(data).__name__} without any.")
-    for name, x in leaves:
-        kind = np.asarray(x).dtype
-        if kind.kind not in "biufcV":  # V: types of JAX's own, such as bfloat16
-            first = np.ravel(np.asarray(x))[0]
-            remedy = "Code categories as integers: numpy.unique(x, return_inverse=True)[1]."
-            if isinstance(first, numbers.Number):  # Decimal, Fraction, or Python's own in an array of objects
-                remedy = f"Pass numpy.asarray({name}, float)."
-            raise ValueError(f"{name}: expected an array of numbers, got {kind} values such as {first!r}. {remedy}")
-        if np.ndim(x) == 0:
-            held = "a list of numbers" if isinstance(data, list | tuple) else "a single number"
-            raise ValueError(f"data: expected arrays, got {held}. Pass numpy.asarray(data).")
-        if np.shape(x)[0] == 0:
-            raise ValueError(f"{name}: expected at least one row, got an array of shape {np.shape(x)}.")
-
-
-def check_lengths(data: PyTree) -> int:
-    """The common length of the leaves. Raises ValueError where they differ."""
-    lengths = {name: int(np.shape(x)[0]) for name, x in _named(data)}
-    if len(set(lengths.values())) > 1:
-        got = ", ".join(f"{name} of {length}" for name, length in lengths.items())
-        raise ValueError(f"data: expected arrays of one common length, got {got} rows.")
-    return next(iter(lengths.values()))
-
-
-def check_aligned(data: PyTree) -> None:
-    """Raises ValueError unless every leaf is an array of numbers, of one common length."""
-    check_numbers(data)
-    check_lengths(data)
-
-
-def check_finite(data: PyTree) -> None:
-    """Raises ValueError at the first number that is not finite, with its array, row and column."""
-    for name, x in _named(data):
-        x = np.asarray(x)
-        if x.dtype.kind not in "fc" or np.isfinite(x).all():
-            continue
-        bad = np.argwhere(~np.isfinite(x))
-        row, *columns = map(int, bad[0])
-        column = f", column {columns[0] if len(columns) == 1 else tuple(columns)}" if columns else ""
-        raise ValueError(
-            f"{name}: expected finite numbers, got {x[tuple(bad[0])]} in row {row}{column}, counted from 0 ({len(bad)} "
-            "such values). Remove those rows, or fill in the values."
-        )
-
-
-def _named(data: PyTree) -> Iterator[tuple[str, Any]]:
-    """Leaves with their names: data, data[0], data['y']."""
-    return ((f"data{jax.tree_util.keystr(path)}", x) for path, x in jax.tree_util.tree_leaves_with_path(data))

@@ -23,9 +23,9 @@ from vijax import tree
 from vijax.checks import require, require_arrays
 from vijax.constrain import Constraint
 from vijax.contract import describe
+from vijax.contract.array_checks import check_aligned
 from vijax.contract.batch import ANY_FORM, DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.estep import EStep
-from vijax.contract.intake import check_aligned
 from vijax.contract.queries import QUESTIONS, answers, given_by_user
 from vijax.contract.variables import FreeVariables, Z
 from vijax.families import Family, Point, Product

@@ -13,19 +13,16 @@ import itertools
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from vijax.contract.batch import Documents, Minibatch
 from vijax.data.buckets import Bucket, length_buckets, standard_buckets, standard_size
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.csr import Bags
 from vijax.data.reading.checks import fail
-
-if TYPE_CHECKING:
-    from vijax.contract.batch import Documents, Minibatch
-
 
 PADDING = -1  # the "row" of a padding document
 MOST_SLOTS = 1 << 17  # padded slots of a batch that is read once: with 100 topics 50 MB, where they stand by slot
@@ -216,8 +213,6 @@ def _dealt(stacks: list[np.ndarray], seats: np.ndarray) -> list[np.ndarray]:
 
 # --- padding ----------------------------------------------------------------------------------------------------
 def _minibatch(corpus: Corpus, buckets: tuple[Bucket, ...], hands: list[np.ndarray]) -> Minibatch:
-    from vijax.contract.batch import Minibatch
-
     data = tuple(padded_documents(corpus, hand, b.slots, b.max_tokens) for b, hand in zip(buckets, hands, strict=True))
     total = corpus.num_documents
     rows = tuple(np.where(hand == PADDING, total, hand).astype(np.int32) for hand in hands)
@@ -226,8 +221,6 @@ def _minibatch(corpus: Corpus, buckets: tuple[Bucket, ...], hands: list[np.ndarr
 
 def padded_documents(corpus: Corpus | Bags, rows: Int[np.ndarray, " docs"], slots: int, max_tokens: int) -> Documents:
     """The documents `rows` of the corpus, padded to `slots` words; -1 is an empty document of weight 0."""
-    from vijax.contract.batch import Documents
-
     real = rows != PADDING
     starts = np.asarray(corpus.indptr[rows])
     lengths = np.where(real, np.asarray(corpus.indptr[rows + 1]) - starts, 0)

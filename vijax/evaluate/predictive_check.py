@@ -109,7 +109,7 @@ def predictive_check(
     >>> print(predictive_check(fit, jnp.var, y, key=jax.random.key(1)).p_value)
     0.0
     """
-    from vijax.predict.named_columns import in_order_of
+    from vijax.data.schema.named_columns import in_order_of
     from vijax.predict.predictive import drawn, observed
 
     require(callable(statistic), "statistic", "a function of the data", type(statistic).__name__)

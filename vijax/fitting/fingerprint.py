@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 
 from vijax.contract import describe
 from vijax.data.known_words import mark_of
-from vijax.fitting.loader import columns_of, words_of
+from vijax.data.loader import columns_of, words_of
 from vijax.inference.spec import Spec
 
 UNKNOWN = np.zeros(4, np.uint32)

@@ -19,6 +19,8 @@ from jaxtyping import PRNGKeyArray
 from vijax import tree
 from vijax.arguments import Positive, Size
 from vijax.checks import check_key, require_on_host
+from vijax.data.loader import Loader, as_loader, words_of
+from vijax.data.schema.named_columns import names_of
 from vijax.fitting.fit_arguments import (
     check_batches,
     check_enough,
@@ -33,7 +35,6 @@ from vijax.fitting.fit_arguments import (
 )
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
-from vijax.fitting.loader import Loader, as_loader, words_of
 from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stacked
 from vijax.fitting.restarts import Many, best, in_runs, many, of_run, warn_of_equal_starts
 from vijax.fitting.result import Fit
@@ -44,11 +45,11 @@ from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
 from vijax.inference.wrappers.wrapper import of_general
-from vijax.predict.named_columns import names_of
 from vijax.scale.lost import failing_together, naming_the_lost
 from vijax.scale.place import Here, There, is_shared, place
 from vijax.scale.steps import on_mesh
 from vijax.topics.decision import settled
+from vijax.verdict.improper import report_of_improper
 from vijax.xla import keys
 from vijax.xla.precision import enable_x64
 
@@ -129,7 +130,7 @@ def fit(
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.
       batch_size: groups a step at most. None takes the whole data set at every step, but of documents 256 under rows
         of many small steps (`svi`, `ssvi`, `ssvi_a`), and more of short ones under `svi`: 65,536 words, or half of the
-        documents (`vijax.fitting.loader.usual_size`). A pass is cut evenly, into ceil(N / batch_size) batches that
+        documents (`vijax.data.loader.usual_size`). A pass is cut evenly, into ceil(N / batch_size) batches that
         differ by one group at most (of documents, N / batch_size rounded): 1,605 in batches of 100 are 17 of 94 or 95.
       state: the state to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same
         key and arguments, a run in two parts equals a run in one, bit for bit. With other data the fit goes on from its
@@ -269,8 +270,6 @@ def _judged(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
     stopped = fit.status in (Status.STOPPED, Status.INTERRUPTED)
     if spec.model.free is None or stopped or all(map(spec.is_point, state.posterior)):
         return fit
-    from vijax.automatic.density_checks import report_of_improper
-
     report = report_of_improper(spec.model, state.hyper, state.posterior, next(iter(loader.batches(0, 1))), key)
     return fit if report is None else fit._replace(status=Status.UNBOUNDED, report=report)
 

@@ -14,7 +14,7 @@ import numpy as np
 from vijax.checks import require, require_integers
 from vijax.contract.expected import warn_of_far_columns
 from vijax.contract.model import Model
-from vijax.fitting.loader import USUAL_WORDS, ArrayLoader, Loader
+from vijax.data.loader import USUAL_WORDS, ArrayLoader, Loader
 from vijax.fitting.restarts import Many
 from vijax.inference.compose import Algorithm
 from vijax.inference.estimator import mean_field

@@ -1,5 +1,4 @@
-"""Judgements of fits: says whether to trust a `vijax.Fit`, and keeps what is needed to judge it on demand
-(`vijax.automatic.judged` judges)."""
+"""Says whether to trust a `vijax.Fit`, and keeps what is needed to judge it on demand by `vijax.verdict.on_draws`."""
 
 from __future__ import annotations
 
@@ -11,13 +10,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.checks import require
-from vijax.contract.batch import rows_in
-from vijax.contract.model import Model
-from vijax.fitting.loader import ArrayLoader, Loader
+from vijax.data.loader import Loader, num_rows
 from vijax.fitting.status import FAILED
-from vijax.inference.estep import EStep
 from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
+from vijax.verdict import on_draws
+from vijax.verdict.on_draws import not_judged
 from vijax.xla.precision import enable_x64
 
 AT_A_GLANCE = 1 << 18
@@ -44,12 +42,10 @@ class Judge:
 
     def on_draws(self, fit: Any, key: PRNGKeyArray | None = None, num_draws: int | None = None) -> Any:
         """As `of`, with another key or number of draws."""
-        from vijax.automatic import judged
-
         with enable_x64(self.x64):
             own = jax.random.fold_in(jax.random.key(self.seed), 7)
             assert self.loader is not None  # callers have checked this
-            return judged.judged(fit, self.loader, own if key is None else key, num_draws)
+            return on_draws.judge_on_draws(fit, self.loader, own if key is None else key, num_draws)
 
     def is_quick(self, fit: Any) -> bool:
         """True where the judgement is known, or costs almost nothing."""
@@ -63,23 +59,6 @@ class Judge:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "loader": None}
-
-
-def num_rows(model: Model, loader: Loader) -> int:
-    """Rows of the data (`vijax.contract.batch.rows_in`); for a density of all the data, those of the largest array."""
-    if not model.form.one_group:
-        return max(1, rows_in(loader.data) if isinstance(loader, ArrayLoader) else loader.num_groups)
-    batch = next(iter(loader.batches(0, 1)))
-    return max(1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1)
-
-
-def not_judged(spec: Spec) -> str:
-    """The reason that a fit of this algorithm cannot be judged on draws; empty where it can be."""
-    if spec.model.free is None:
-        return "it has no free variables (vijax.density)"
-    if isinstance(spec.estep, EStep) and spec.estep.draws:
-        return "its E-step draws, so that its bound is known but for noise"
-    return ""
 
 
 def judged(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
@@ -102,14 +81,12 @@ def _has_data(fit: Any, is_own: bool = True) -> bool:
 
 def _on_given(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
     """The judgement on given data, or on none."""
-    from vijax.automatic import judged
-
     reads = fit.alg.spec.model.free.reads_data
     remedy = "This fit has none with it: it was not made by vijax.fit, or was read from a file."
     require(data is not None or not reads, "data", "those that were fitted", "none", remedy)
     require(key is not None, "key", "a random key such as jax.random.key(0)", "none")
     assert key is not None
-    return judged.of_data(fit, data, key, num_draws)
+    return on_draws.of_data(fit, data, key, num_draws)
 
 
 TOO_LARGE = "fit.judged(num_draws=128) judges it: for each draw an evaluation of the log density on all groups."

@@ -17,7 +17,7 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.general import with_points, without_points
 from vijax.contract.intake import check_fits
 from vijax.contract.model import Hyper
-from vijax.fitting.loader import ArrayLoader, Loader
+from vijax.data.loader import ArrayLoader, Loader
 from vijax.fitting.restarts import in_runs
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Info, State

@@ -14,15 +14,18 @@ from vijax.checks import check_key, require, require_integers
 from vijax.contract import describe
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import for_score, taken
+from vijax.data.known_words import over_words, require_described_by
+from vijax.data.loader import check_given
+from vijax.data.schema.named_columns import Names, in_order_of
 from vijax.data.schema.schema import Schema
 from vijax.families import Family, Point, Product
 from vijax.fitting import judge
 from vijax.fitting.status import skipped_text
+from vijax.fitting.to_arviz import to_arviz
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import State, bad_variables
 from vijax.predict import predictive
 from vijax.predict import summary as summaries
-from vijax.predict.named_columns import Names, in_order_of
 from vijax.predict.questions import inferred, inferred_of_documents, locals_of, shares_of
 from vijax.xla import keys
 
@@ -131,7 +134,7 @@ class Fit(NamedTuple):
           num_draws: number of draws.
 
         Returns:
-          A `vijax.automatic.judged.Judgement`: `elbo` with its standard error, `gap` (a lower bound on KL(q || p)),
+          A `vijax.verdict.on_draws.Judgement`: `elbo` with its standard error, `gap` (a lower bound on KL(q || p)),
           `khat`, `shift` (how far means begin to move towards the posterior, in sds of q), `drift` of the last steps,
           `verdict`, `usable`. Other modes are not looked for.
 
@@ -341,8 +344,6 @@ class Fit(NamedTuple):
         >>> tree["posterior"]["x"].shape, tree["sample_stats"]["lp"].shape
         ((1, 100, 3), (1, 100))
         """
-        from vijax.adapters.to_arviz import to_arviz
-
         return to_arviz(self, key, num_draws, data=data, predictive_of=predictive_of)
 
     def topics(self, vocabulary: Sequence[str] | None = None, num_words: int = 10) -> list[list[str]]:
@@ -426,8 +427,6 @@ class Fit(NamedTuple):
         model = self.alg.spec.model
         score = model.answer("score")
         if model.form.in_units_of_given:
-            from vijax.fitting.loader import check_given
-
             check_given(documents, model.form)
         as_is = model.form.documents is not None or model.by_entry is not None
         data = documents if as_is else for_score(model, in_order_of(self.columns, documents))
@@ -460,8 +459,6 @@ class Fit(NamedTuple):
           documents: anything `vijax.data.read` reads.
           where: what they are called in messages.
         """
-        from vijax.data.known_words import over_words, require_described_by
-
         form = self.alg.spec.model.form.documents
         known = self.vocabulary or (None if form is None else form.vocabulary)
         corpus = over_words(documents, known, where, "words" if form is None else form.names[1])

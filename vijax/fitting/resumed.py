@@ -21,8 +21,8 @@ from jaxtyping import PRNGKeyArray
 from vijax import tree
 from vijax.checks import require
 from vijax.contract.model import Hyper, Model
+from vijax.data.loader import Loader
 from vijax.fitting.fingerprint import UNKNOWN, Mark, mark
-from vijax.fitting.loader import Loader
 from vijax.fitting.restarts import Many, in_runs
 from vijax.fitting.start import copied, start
 from vijax.fitting.status import ForgottenWarning

@@ -9,7 +9,7 @@ import numpy as np
 
 from vijax.contract.model import Model
 from vijax.contract.room import require_room
-from vijax.fitting.loader import Loader
+from vijax.data.loader import Loader
 from vijax.tree import as_arrays
 
 NUMBERS = 1 << 28

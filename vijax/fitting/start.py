@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 from vijax.contract.batch import Minibatch, is_whole
 from vijax.contract.general import without_points
 from vijax.contract.model import Hyper
-from vijax.fitting.loader import Loader
+from vijax.data.loader import Loader
 from vijax.fitting.restarts import in_runs
 from vijax.inference.compose import Algorithm
 from vijax.scale.row_files import StoredRows

@@ -18,10 +18,10 @@ from vijax.algorithms import cavi
 from vijax.arguments import Size
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
+from vijax.data.loader import as_loader, words_of
 from vijax.families import MarkovChain, Product
 from vijax.fitting.fingerprint import of_words
 from vijax.fitting.interrupt import interrupt_flag
-from vijax.fitting.loader import as_loader, words_of
 from vijax.fitting.loop import stacked
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status

@@ -17,8 +17,8 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, Model
 from vijax.contract.variables import Z
+from vijax.data.loader import all_groups
 from vijax.families import CoefficientsPrecision, Family, MeanPrecision
-from vijax.fitting.loader import all_groups
 from vijax.models.energies.density import LogDensity
 from vijax.models.energies.energy import energy_of
 from vijax.reference.log_joint import log_joint

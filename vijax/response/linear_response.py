@@ -31,18 +31,18 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.automatic.dadvi import SETTLED, NotAMaximumError, OnDraws, newton, solver, unit_noise
-from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Model
+from vijax.data.loader import all_groups
 from vijax.families import Normal, Product
-from vijax.fitting.loader import all_groups
 from vijax.fitting.result import Fit
 from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
 from vijax.models.energies.density import Frame, frame_of
 from vijax.models.energies.energy import Energy
 from vijax.response.covariances import Covariances, covariances
+from vijax.verdict.target import Target
 from vijax.xla import keys
 from vijax.xla.compiler import quick_jit
 

@@ -295,7 +295,7 @@ class Padded:
         return getattr(object.__getattribute__(self, "inner"), name)
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
-        """See `vijax.fitting.loader.Loader`."""
+        """See `vijax.data.loader.Loader`."""
         return (padded(batch, self.multiple) for batch in self.inner.batches(start, stop))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from vijax.arguments import Positive, Size
 from vijax.checks import require
-from vijax.fitting.loader import ArrayLoader
+from vijax.data.loader import ArrayLoader
 from vijax.fitting.status import Status
 from vijax.growing.grow import grow
 from vijax.models.mixtures.mixture import dp_mixture

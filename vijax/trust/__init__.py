@@ -1,6 +1,7 @@
-"""Checks of a fit: importance weights, predictions left out, calibration by simulation, mixing of chains.
+"""Checks of a fit that are asked for: predictions left out, calibration by simulation, mixing of chains, comparisons.
 
-All are in NumPy, in float64 for any working precision.
+They may fit again, draw chains or ask other libraries. The verdict that every fit carries, and the limits of all of
+them, are in `verdict`; scores of held-out data in `evaluate`.
 """
 
 from vijax.trust.calibration import Calibration as Calibration
@@ -21,8 +22,8 @@ from vijax.trust.compare import compare as compare
 from vijax.trust.loo import Elpd as Elpd
 from vijax.trust.loo import loo as loo
 from vijax.trust.loo import waic as waic
-from vijax.trust.psis import Smoothed as Smoothed
-from vijax.trust.psis import in_words as in_words
-from vijax.trust.psis import psis as psis
 from vijax.trust.search_k import Searched as Searched
 from vijax.trust.search_k import search_k as search_k
+from vijax.verdict.psis import Smoothed as Smoothed
+from vijax.verdict.psis import in_words as in_words
+from vijax.verdict.psis import psis as psis

@@ -16,18 +16,18 @@ from scipy import special
 
 from vijax.checks import require, require_integers
 from vijax.contract.model import Model
+from vijax.data.schema.named_columns import in_order_of
 from vijax.evaluate.predictive_check import predictive_check
 from vijax.fitting import fit as fitting
 from vijax.fitting.restarts import EqualStartsWarning
 from vijax.fitting.result import Fit
 from vijax.fitting.status import FAILED, Status
 from vijax.inference.guides import Z
-from vijax.predict.named_columns import in_order_of
 from vijax.predict.predictive import observed
 from vijax.reference.log_joint import log_joint
 from vijax.reference.short_chains import short_chains
 from vijax.reference.walk import groups_of, walk_of
-from vijax.trust.psis import RELIABLE, in_words, psis
+from vijax.verdict.psis import RELIABLE, in_words, psis
 from vijax.xla.compiler import kept, step_jit
 
 LARGE = 0.3

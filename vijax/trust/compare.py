@@ -11,7 +11,7 @@ import numpy as np
 from vijax.checks import require
 from vijax.terminal import printable
 from vijax.trust.loo import Elpd, total
-from vijax.trust.psis import RELIABLE
+from vijax.verdict.psis import RELIABLE
 
 
 class Ranked(NamedTuple):

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy import special
 
 from vijax.checks import require
-from vijax.trust.psis import log_weights_of, psis
+from vijax.verdict.psis import log_weights_of, psis
 
 
 class Elpd(NamedTuple):

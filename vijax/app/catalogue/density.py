@@ -20,12 +20,12 @@ from vijax.app.settings.user_code import executed, telling_where
 from vijax.app.sources.listing import Data, Listing, Seen
 from vijax.app.sources.tables import TABLES, load_table, target, values
 from vijax.arguments import whole
-from vijax.automatic.judged import of_data
 from vijax.contract.model import Model
 from vijax.data.tables.table import Table as Rows
 from vijax.data.tables.table import TargetKind
 from vijax.fitting.status import FAILED
 from vijax.models.energies.density import LogDensity
+from vijax.verdict.on_draws import of_data
 
 NOTHING = "none"
 """`data.path` of a density that reads no data."""

@@ -19,8 +19,8 @@ from vijax.app.folder.run_folder import latest_checkpoint, noted_settings, read_
 from vijax.app.plan.plan import Plan
 from vijax.app.settings.options import settings_taken
 from vijax.app.settings.typed_toml import DamagedError
+from vijax.automatic.as_fits import of_mixture
 from vijax.automatic.auto import MOST_FULL, NUM_STARTS
-from vijax.automatic.report import of_mixture
 from vijax.automatic.trust_region import Stage, stage_like
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.fitting import checkpoint

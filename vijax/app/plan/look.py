@@ -18,6 +18,7 @@ from vijax.app.settings.typed_toml import ConfigError, flatten
 from vijax.app.sources.documents import load_documents
 from vijax.app.sources.rating_tables import has_ratings, liked
 from vijax.data.formulas.tokens import quoted
+from vijax.data.loader import USUAL
 from vijax.data.read import guess_format
 from vijax.data.reading.checks import DataError, Notes, listed, nearest
 from vijax.data.reading.download import fetch, is_url
@@ -31,7 +32,6 @@ from vijax.data.tables.table_files import read_columns
 from vijax.data.tables.time_names import is_called_a_time
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
 from vijax.data.texts.words import normalised, words_of
-from vijax.fitting.loader import USUAL
 
 
 class Look(NamedTuple):

@@ -19,8 +19,8 @@ from vijax.app.sources.listing import Data
 from vijax.app.sources.offsets import with_offset
 from vijax.app.sources.sampled import Sampled
 from vijax.app.sources.sampled_documents import SampledDocuments
+from vijax.data.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, usual_size
 from vijax.data.streams.document_loader import document_loader
-from vijax.fitting.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, usual_size
 from vijax.fitting.restarts import many
 from vijax.inference import step_size
 from vijax.inference.compose import Algorithm

@@ -19,11 +19,11 @@ from jaxtyping import Float
 
 from vijax.automatic.gaussian import Gaussian, noise_of
 from vijax.automatic.modes import Searched, rough_bound
-from vijax.automatic.report import Ended
-from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, Sitting
 from vijax.automatic.trust_region import fit as fit_normal
 from vijax.models.energies.bend import MOST_BENT, SKEWNESS, Bend
+from vijax.verdict.report import Ended
+from vijax.verdict.target import Target
 
 ROUNDS = 2  # times that coordinates are bent
 FEWEST_DRAWS, A_VARIABLE = 256, 4  # draws by which skewness is known; or so many for each variable, if that is more

@@ -27,10 +27,10 @@ from jaxtyping import Float
 from vijax.automatic.coordinates.trends import gradients_of_trends, with_trends
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
 from vijax.automatic.gaussian import noise_of
-from vijax.automatic.target import GRADIENTS_OF_CURVATURE, Target
 from vijax.lbfgs import Mode
 from vijax.models.energies.coordinates import Hierarchy
 from vijax.models.energies.reference import Reference
+from vijax.verdict.target import GRADIENTS_OF_CURVATURE, Target
 
 TURNS = 3  # fits of independent normals, after each of which there are new coordinates
 STEPS, DRAWS = 40, 16  # steps of such a fit, and its fixed draws

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.target import GRADIENTS_OF_CURVATURE, Target
 from vijax.models.energies.coordinates import Hierarchy
 from vijax.models.energies.reference import LARGEST_GROWTH, NUM_DRIVERS, Reference, Trends
+from vijax.verdict.target import GRADIENTS_OF_CURVATURE, Target
 
 MOST_OTHERS = 40  # coordinates without a law by which what the data say may move; beyond them the smallest variables
 APART = 0.01  # relative difference of curvatures with other signs, up to which entries do not depend on each other

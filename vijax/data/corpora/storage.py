@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +25,6 @@ from vijax.data.corpora.csr import BLOCK_ENTRIES
 from vijax.data.reading.checks import check_offsets, fail
 from vijax.data.reading.files import check_regular, parsing, read_text
 from vijax.files import write_text
-
-if TYPE_CHECKING:
-    from vijax.data.corpora.corpus import Corpus
-
 
 ARRAYS = ("indptr", "indices", "counts")
 STRINGS = ("titles", "texts")
@@ -106,8 +102,8 @@ class ArrayWriter:
         self._file.close()
 
 
-def save(corpus: Corpus, folder: str | Path) -> Path:
-    """Writes `corpus` to `folder`, which `load` reads."""
+def save(corpus: Any, folder: str | Path) -> Path:
+    """Writes a `vijax.data.Corpus` to `folder`, which `load` reads."""
     folder = Path(folder)
     clear(folder)
     for name in ARRAYS:

@@ -100,7 +100,7 @@ class DocumentLoader(Shared):
             yield np.array([self.num_groups, self.steps_per_epoch])
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
-        """See `vijax.fitting.loader.Loader`."""
+        """See `vijax.data.loader.Loader`."""
         ahead = READY if self.shards.sizes.whole is not None else self._ahead
         while start < stop:
             epoch, place = divmod(start, self.steps_per_epoch)

@@ -13,6 +13,7 @@ from jaxtyping import PyTree
 
 from vijax.checks import require
 from vijax.contract import intake
+from vijax.contract.array_checks import check_finite
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Model
 from vijax.data.minibatch import Share, Shared
@@ -61,7 +62,7 @@ class RowLoader(Shared):
             yield np.array([self.num_groups, self.steps_per_epoch])
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
-        """See `vijax.fitting.loader.Loader`."""
+        """See `vijax.data.loader.Loader`."""
         whole, ahead = self._whole, self.steps_per_epoch
         if whole is None:  # numbers of rows and their order are held too
             ahead = max(1, self.table.held_bytes // ((self._row_bytes + 32) * self.batch_size))
@@ -128,7 +129,7 @@ def row_loader(table: Rows, model: Model, size: int, seed: int, is_fixed: bool) 
         arrays = table.read(block)
         if block not in known:
             try:
-                (form.check or intake.check_finite)(arrays)
+                (form.check or check_finite)(arrays)
                 kinds[:] = kinds or intake.kinds_of(model, arrays)
                 intake.check(kinds, arrays)
             except ValueError as error:

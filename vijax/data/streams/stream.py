@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from vijax.contract import intake
+from vijax.contract.array_checks import check_aligned, check_finite
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Model
 from vijax.data.minibatch import padded_documents
@@ -151,7 +152,7 @@ class StreamLoader:
         return self.batches(0, 1)
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
-        """See `vijax.fitting.loader.Loader`. Warns where the source ends before."""
+        """See `vijax.data.loader.Loader`. Warns where the source ends before."""
         seen, keep = None, 1 - self.source.forget
         for step, item in zip(range(start, stop), self._items(start, stop), strict=False):
             batch = self._minibatch(item, step)
@@ -194,9 +195,9 @@ class StreamLoader:
         data = jax.tree.map(np.asarray, self._named.placed(data, step))
         structure = jax.tree.structure(data), [np.shape(x)[1:] for x in jax.tree.leaves(data)]
         try:
-            intake.check_aligned(data)
+            check_aligned(data)
             if self._kinds is None:
-                (self.model.form.check or intake.check_finite)(data)
+                (self.model.form.check or check_finite)(data)
                 kinds = intake.kinds_of(self.model, data)
                 intake.check(kinds, data)
                 self._kinds, self._structure = kinds, structure

@@ -20,8 +20,9 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import constrain
 from vijax.checks import require, require_positive, traceable
+from vijax.contract.array_checks import check_aligned, check_finite, check_lengths, check_numbers
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, one_group, weighted_sum
-from vijax.contract.intake import array, cast, check_aligned, check_finite, check_lengths, check_numbers, found_kinds
+from vijax.contract.intake import array, cast, found_kinds
 from vijax.contract.model import Hyper, LocalElbo, Model, num_arguments
 from vijax.contract.queries import answers, given_by_user
 from vijax.contract.variables import Free, FreeVariables, Variables

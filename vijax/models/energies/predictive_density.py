@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.contract.intake import array, check_finite, check_lengths, check_numbers
+from vijax.contract.array_checks import check_finite, check_lengths, check_numbers
+from vijax.contract.intake import array
 from vijax.contract.model import Estimates, Hyper
 from vijax.evaluate.score import HeldOut
 from vijax.inference.guides import Z

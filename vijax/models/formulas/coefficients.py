@@ -1,24 +1,23 @@
-"""Coefficients as people read them: as ratios behind a logarithm or a logit, and by the spread of their columns."""
+"""Coefficients of a `Glmm` as people read them: as ratios behind a logarithm or a logit, and by the spread of their
+columns."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from vijax.checks import require
+from vijax.models.formulas.draws import Draws
 from vijax.models.formulas.formula import at_level
 from vijax.models.formulas.laws import Law
 from vijax.models.formulas.weighted import mean_and_spread
 
-if TYPE_CHECKING:
-    from vijax.models.formulas.glmm_model import Draws, Glmm
-
 Named = dict[str, Float[np.ndarray, " S"]]
 
 
-def ratios(model: Glmm, draws: Draws) -> Named:
+def ratios(model: Any, draws: Draws) -> Named:
     """exp of each coefficient but the intercept, at draws: `ratios_of` says of which numbers they are ratios."""
     remedy = "Its coefficients are differences already: see standardised."
     require(model.law.link != "identity", "family", "a law with a log or a logit link", repr(model.law.name), remedy)
@@ -37,7 +36,7 @@ def ratios_of(law: Law, base: str = "") -> str:
     return f"Ratios of odds against {base}" if base else "Ratios of odds"
 
 
-def standardised(model: Glmm, draws: Draws) -> Named:
+def standardised(model: Any, draws: Draws) -> Named:
     """Change of the predictor by one sd of each column, at draws; in sds of the response where the link is the identity
     (Gelman, Hill and Vehtari 2020, section 12.2). Columns that code categories have none. Spreads count weights."""
     spread = lambda column: float(mean_and_spread(column, model.weights)[1])
@@ -46,7 +45,7 @@ def standardised(model: Glmm, draws: Draws) -> Named:
     return {name: draws.named[name] * (spread(x) / unit) for name, (x, codes) in columns.items() if not codes}
 
 
-def _slopes(model: Glmm) -> list[tuple[str, np.ndarray, bool]]:
+def _slopes(model: Any) -> list[tuple[str, np.ndarray, bool]]:
     """Name, column, and whether it codes categories, of each coefficient but the intercept."""
     design = model.design
     columns = zip(design.labels, design.rows.x.T, design.categorical, strict=True)

@@ -19,7 +19,14 @@ from vijax.contract.variables import Z
 from vijax.data.schema.schema import Schema
 from vijax.data.schema.typed_columns import typed_table
 from vijax.models.formulas import coefficients
-from vijax.models.formulas.draw_programs import drawn_responses, effects_of_groups, log_likelihoods, plus_products
+from vijax.models.formulas.draws import (
+    Draws,
+    GroupEffects,
+    drawn_responses,
+    effects_of_groups,
+    log_likelihoods,
+    plus_products,
+)
 from vijax.models.formulas.form import COEFFICIENTS, Form
 from vijax.models.formulas.formula import Design, Rows, WhereNew
 from vijax.models.formulas.groups import NewLevels
@@ -35,35 +42,6 @@ from vijax.xla.compiler import kept, quick_jit
 from vijax.xla.precision import precision_of
 
 Method = TypeVar("Method", bound=Callable)
-
-
-class Draws(NamedTuple):
-    """Draws of all unknowns of a regression.
-
-    Attributes:
-      named: coefficients, standard deviations, correlations and parameters of the law by name, (S,) each.
-      effects: effects of the groups by the name of the factor, (S, groups, effects): of categories with a base, those
-        of one category after those of another.
-      values: the same unknowns in units of size one, as the density has them.
-    """
-
-    named: dict[str, Float[np.ndarray, " S"]]
-    effects: dict[str, Float[np.ndarray, "S J d"]]
-    values: dict[str, Any]
-
-
-class GroupEffects(NamedTuple):
-    """Draws of the effects of groups, with the labels that ArviZ gives to axes; names are Bambi's.
-
-    Attributes:
-      values: by name, "1|g" or "x|g": (S, groups), or (S, groups, C) where each of C categories has a predictor.
-      dims: the names of these axes, by the same name.
-      coords: names of the groups, and of the categories, by the name of the axis.
-    """
-
-    values: dict[str, Float[np.ndarray, "S J *C"]]
-    dims: dict[str, list[str]]
-    coords: dict[str, np.ndarray]
 
 
 class Prediction(NamedTuple):

@@ -30,6 +30,7 @@ from jaxtyping import Array, Float
 from vijax.arguments import NotNegative, checked
 from vijax.checks import require
 from vijax.contract.model import Hyper, num_arguments
+from vijax.data.schema.named_columns import in_order_of, names_of
 from vijax.data.schema.number_arrays import array_of_numbers, require_finite, require_same_index, trees_of_numbers
 from vijax.families import Family
 from vijax.families.base import as_float
@@ -47,7 +48,6 @@ from vijax.models.regressions.predictors import (
     predictors,
     stats_of,
 )
-from vijax.predict.named_columns import in_order_of, names_of
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import quick_jit, step_jit
 from vijax.xla.memory import total_memory

@@ -17,6 +17,7 @@ from jaxtyping import Array
 
 from vijax.arguments import Positive, checked
 from vijax.checks import require
+from vijax.data.schema.named_columns import names_of
 from vijax.data.schema.number_arrays import array_of_numbers, require_finite, require_same_index
 from vijax.families import Family
 from vijax.families.base import as_float
@@ -26,7 +27,6 @@ from vijax.inference.sites import FeatureForm, KernelForm, Prior, SparseFeatureF
 from vijax.inference.sites.forms import padded_rows
 from vijax.models.regressions.measure import at_one_place, observed, place_of_columns
 from vijax.models.regressions.predictors import Predictors, check_observations, of_others, predictors, stats_of
-from vijax.predict.named_columns import names_of
 from vijax.xla.by_value import by_value
 
 Form = Literal["auto", "weights", "kernel"]

@@ -24,6 +24,7 @@ from vijax.contract.batch import DataForm, Minibatch, weighted_sum
 from vijax.contract.intake import Kind, cast, check, found_kinds
 from vijax.contract.model import ByEntry, Hyper, LocalElbo, Model
 from vijax.contract.queries import answers
+from vijax.data.schema.named_columns import Names, in_order_of
 from vijax.evaluate.score import HeldOut
 from vijax.families import Family, Product
 from vijax.families.base import as_array
@@ -33,7 +34,6 @@ from vijax.inference.likelihood import Likelihood, Moments
 from vijax.inference.sites import Marginals, Prior, SitePosterior, Sites
 from vijax.models.regressions.measure import NOISE, Measure
 from vijax.models.regressions.predictor_draws import Z, of_predictors
-from vijax.predict.named_columns import Names, in_order_of
 from vijax.tree import on_device
 from vijax.xla.compiler import once_jit
 

@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from vijax.checks import require
 from vijax.contract.model import Estimates
 from vijax.contract.queries import Generative, Values, is_sizes, masks_of
+from vijax.data.schema.named_columns import in_order_of, names_of
 from vijax.models.emission import Emission
-from vijax.predict.named_columns import in_order_of, names_of
 from vijax.xla.precision import enable_x64
 
 

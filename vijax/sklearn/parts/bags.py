@@ -21,9 +21,9 @@ from sklearn.utils.validation import check_non_negative
 from vijax.arguments import NotNegative, Positive, Size, inside
 from vijax.contract.batch import Minibatch
 from vijax.data.buckets import Bucket, length_buckets
+from vijax.data.loader import padded_size
 from vijax.data.minibatch import PADDING, Minibatches, document_batches, in_order
 from vijax.fitting.fit import fit
-from vijax.fitting.loader import padded_size
 from vijax.inference.compose import Algorithm
 from vijax.inference.spec import Spec
 from vijax.inference.step_size import robbins_monro
@@ -71,7 +71,7 @@ class Bags:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BagLoader:
-    """A `vijax.fitting.loader.Loader` of a matrix of counts."""
+    """A `vijax.data.loader.Loader` of a matrix of counts."""
 
     stream: Minibatches  # its minibatches
     num_groups: int  # N, the size of the whole set; the matrix may be a part of it

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vijax.arguments import check_values
 from vijax.checks import require
-from vijax.fitting.loader import padded_size
+from vijax.data.loader import padded_size
 from vijax.sklearn.parts.inputs import same_rows, validated
 from vijax.xla.memory import total_memory
 from vijax.xla.precision import enable_x64

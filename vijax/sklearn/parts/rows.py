@@ -14,9 +14,9 @@ from sklearn.utils.validation import _check_sample_weight, check_non_negative
 from vijax.arguments import NotNegative, Positive, inside
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
+from vijax.data.loader import ArrayLoader
 from vijax.families import Gamma
 from vijax.fitting.fit import Progress, fit
-from vijax.fitting.loader import ArrayLoader
 from vijax.fitting.result import Fit
 from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro

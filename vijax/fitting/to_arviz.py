@@ -1,4 +1,4 @@
-"""Draws of a fit as ArviZ keeps them; imported where `Fit.to_arviz` is called."""
+"""Draws of a fit as ArviZ keeps them. ArviZ itself is imported when they are asked for."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
 from vijax.contract.model import Model
 from vijax.extras import require_extra
-from vijax.fitting.result import Fit
 from vijax.inference.guides import Z
 from vijax.predict.predictive import coordinates, drawn, observed
+from vijax.verdict.target import Target
 from vijax.xla import keys
 from vijax.xla.compiler import kept, quick_jit
 
 Named = dict[str, np.ndarray]
 
 
-def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None, predictive_of: Any = None) -> Any:
+def to_arviz(fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None, predictive_of: Any = None) -> Any:
     """See `vijax.Fit.to_arviz`."""
     require_integers(num_draws=num_draws)
     arviz = load()
@@ -50,7 +49,7 @@ def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = 
     return tree
 
 
-def replicated(fit: Fit, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[Named, Named]:
+def replicated(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[Named, Named]:
     """Replicated data and the data, by name: "y" where they are one array."""
     named = lambda x: _by_path(x if isinstance(x, dict) else {"y": x})
     return named(drawn(fit, key, num_draws, data, "same")), named(observed(fit, data))
@@ -64,7 +63,7 @@ def load() -> Any:
         return require_extra("arviz", "arviz")
 
 
-def draws_of_density(fit: Fit, model: Model, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
+def draws_of_density(fit: Any, model: Model, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
     """Draws of the variables, with known log p and log q at their free coordinates."""
     q, density = fit.posterior[Z], model.log_density
     z = coordinates(q, key, num_draws)
@@ -99,7 +98,7 @@ def _one_chain(draws: Named) -> Named:
     return {name: x[None] for name, x in draws.items()}
 
 
-def _attributes(fit: Fit) -> dict[str, Any]:
+def _attributes(fit: Any) -> dict[str, Any]:
     from vijax import __version__
 
     said = {"inference_library": "vijax", "inference_library_version": __version__, "algorithm": fit.alg.spec.name}

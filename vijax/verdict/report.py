@@ -1,35 +1,20 @@
-"""Reports on fits by `vijax.auto` and `vijax.dadvi`, as numbers (`vijax.automatic.verdict` has the words), and the fits
-that carry them."""
+"""Reports on fits by `vijax.auto` and `vijax.dadvi`, as numbers; `vijax.verdict.words` has the words."""
 
 from __future__ import annotations
 
 import enum
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float
 from scipy import special
 
 from vijax.checks import brief
-from vijax.contract.model import Model
-from vijax.families import Product
-from vijax.fitting.result import Fit
-from vijax.fitting.status import Status
-from vijax.free_algorithms import advi, ngvi
-from vijax.inference import guides
-from vijax.inference.compose import Algorithm, State
-from vijax.inference.guides import Z
-from vijax.models.energies.density import with_guide
-from vijax.trust.psis import RELIABLE as RELIABLE_KHAT
-from vijax.trust.psis import psis
-from vijax.xla import keys
-
-if TYPE_CHECKING:
-    from vijax.automatic.gaussian import Gaussian
-    from vijax.automatic.mixture import Mixture
+from vijax.verdict.psis import RELIABLE as RELIABLE_KHAT
+from vijax.verdict.psis import psis
 
 FEWEST_DRAWS = 50.0  # effective draws that are needed to judge moments by importance weights
 
@@ -262,36 +247,3 @@ def are_alike(log_ratios: Float[np.ndarray, " draws"], rounding: float) -> bool:
 
 def _log_mean(log_ratios: np.ndarray) -> float:
     return float(special.logsumexp(log_ratios) - np.log(len(log_ratios)))
-
-
-# --- the fit that is returned -----------------------------------------------------------------------------------------
-def as_fit(model: Model, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
-    """Returns q as a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
-    guide = guides.full_rank() if q.is_full else guides.mean_field()
-    directions = 0 if q.stretch is None else len(q.stretch)
-    framed = with_guide(model, guide, is_framed=True, num_directions=directions)
-    return _begun(ngvi(framed), q, q, report, key)
-
-
-def as_mixture(model: Model, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
-    """Returns q as a fit by pathwise gradients, in the frame of a normal."""
-    fit = _begun(of_mixture(model, len(q.parts)), q, normal, report, key)
-    return fit._replace(state=fit.state._replace(posterior=Product({Z: q.within(normal)})))
-
-
-def of_mixture(model: Model, parts: int) -> Algorithm:
-    """Returns the algorithm of a fit that is a mixture of so many normals."""
-    guide = guides.mixture(parts)
-    return advi(with_guide(model, guide, is_framed=True), guide=guide)
-
-
-def _begun(alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
-    """Returns the fit at N(0, I) of a frame."""
-    key_init, _, _ = keys.of_run(key)
-    state: State = alg.init(key_init)._replace(hyper={"frame": frame.frame(alg.spec.model.log_density)})
-    trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
-    status = STATUS.get(q.ended, Status.FINISHED)
-    return Fit(alg, state, trace, status, report)
-
-
-STATUS = {Ended.CONVERGED: Status.CONVERGED, Ended.INTERRUPTED: Status.INTERRUPTED}

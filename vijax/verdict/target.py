@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax.contract.batch import Nearby, rows_in
 from vijax.contract.model import Model
-from vijax.fitting.loader import all_groups
+from vijax.data.loader import all_groups
 from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import LogDensity
 from vijax.models.energies.free_part import GivenOthers

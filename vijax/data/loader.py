@@ -13,13 +13,14 @@ from jaxtyping import PyTree
 
 from vijax.checks import require
 from vijax.contract import intake
-from vijax.contract.batch import DataForm, Minibatch, OfDocuments, one_group
-from vijax.contract.intake import check_finite, check_lengths, check_numbers
+from vijax.contract.array_checks import check_finite, check_lengths, check_numbers
+from vijax.contract.batch import DataForm, Minibatch, OfDocuments, one_group, rows_in
 from vijax.contract.model import Model
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.known_words import are_same, over_words, require_described_by
 from vijax.data.minibatch import Share, Shared
 from vijax.data.reading.checks import fail
+from vijax.data.schema.named_columns import Names, names_of
 from vijax.data.schema.number_arrays import require_same_index
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
@@ -29,7 +30,6 @@ from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
 from vijax.data.streams.rows import Rows
 from vijax.data.streams.stream import stream_loader
-from vijax.predict.named_columns import Names, names_of
 
 
 class Loader(Protocol):
@@ -296,6 +296,14 @@ def all_groups(data: Any, model: Model) -> PyTree:
     loader = as_loader(data, model, None, 0)
     (batch,) = loader.batches(0, 1)
     return jax.tree.map(lambda x: np.asarray(x)[: loader.num_groups], batch.data)
+
+
+def num_rows(model: Model, loader: Loader) -> int:
+    """Rows of the data (`vijax.contract.batch.rows_in`); for a density of all the data, those of the largest array."""
+    if not model.form.one_group:
+        return max(1, rows_in(loader.data) if isinstance(loader, ArrayLoader) else loader.num_groups)
+    batch = next(iter(loader.batches(0, 1)))
+    return max(1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1)
 
 
 def padded_size(total: int) -> int:

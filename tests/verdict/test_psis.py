@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from vijax.trust import in_words, psis
-from vijax.trust.psis import GeneralisedPareto, fit_pareto
+from vijax.verdict.psis import GeneralisedPareto, fit_pareto
 
 
 def draws(num, seed=0):

@@ -28,20 +28,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.automatic import by_steps
-from vijax.automatic.report import Estimate, bound, distance
-from vijax.automatic.target import AT_ONCE
 from vijax.checks import require_integers
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Hyper, Model
 from vijax.contract.per_variable import PerVariable
+from vijax.data.loader import ArrayLoader, Loader, as_loader, num_rows, padded_size
 from vijax.families import Product
-from vijax.fitting.judge import num_rows
-from vijax.fitting.loader import ArrayLoader, Loader, as_loader, padded_size
+from vijax.inference.estep import EStep
 from vijax.inference.estimand import Estimand
 from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
 from vijax.models.energies.shown_numbers import shown_numbers
+from vijax.verdict import words_of_steps
+from vijax.verdict.report import Estimate, bound, distance
+from vijax.verdict.target import AT_ONCE
 from vijax.xla.compiler import kept, step_jit
 
 DRAWS, FEWEST = 512, 128  # draws of q; and the smallest number of them, of large data or many variables
@@ -93,12 +93,21 @@ class Judgement(NamedTuple):
     usable: bool = True
 
 
+def not_judged(spec: Spec) -> str:
+    """The reason that a fit of this algorithm cannot be judged on draws; empty where it can be."""
+    if spec.model.free is None:
+        return "it has no free variables (vijax.density)"
+    if isinstance(spec.estep, EStep) and spec.estep.draws:
+        return "its E-step draws, so that its bound is known but for noise"
+    return ""
+
+
 def of_data(fit: Any, data: Any, key: PRNGKeyArray, num_draws: int | None = None) -> Judgement | None:
     """Judges a fit on other data than its own."""
-    return judged(fit, as_loader(data, fit.alg.spec.model, None, 0), key, num_draws)
+    return judge_on_draws(fit, as_loader(data, fit.alg.spec.model, None, 0), key, num_draws)
 
 
-def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = None) -> Judgement | None:
+def judge_on_draws(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = None) -> Judgement | None:
     """Judges a fit on one pass over data; None where these are so large that `num_draws` has to be given."""
     spec, q = fit.alg.spec, fit.posterior[Z]
     count = usual_draws(spec.model, q, loader) if num_draws is None else num_draws
@@ -115,8 +124,8 @@ def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = 
         names, numbers = shown_numbers(spec.model.log_density, draws)
     (shift, stretch), moved = _moves(numbers, ratios), drift(fit.trace.get("elbo"))
     found = Judgement(bound(ratios), gap, khat, zero, *shift, *stretch, moved, rounding, count, tuple(names))
-    found = found._replace(usable=not by_steps.unusable(found, variables))
-    return found._replace(verdict=by_steps.verdict(found, fit.outcome, q, variables, len(fit.posterior) > 1))
+    found = found._replace(usable=not words_of_steps.unusable(found, variables))
+    return found._replace(verdict=words_of_steps.verdict(found, fit.outcome, q, variables, len(fit.posterior) > 1))
 
 
 FEWEST_ASKED = 32  # draws: the tail of fewer says nothing

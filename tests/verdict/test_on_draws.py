@@ -12,15 +12,14 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
-from vijax.automatic import by_steps, judged
 from vijax.contract.batch import Minibatch
-from vijax.contract.variables import Variables
+from vijax.data.loader import as_loader, num_rows
 from vijax.families import MultivariateNormal, Normal
 from vijax.families.vector.free_normals import LowRankNormal
 from vijax.fitting import judge
-from vijax.fitting.loader import as_loader
 from vijax.inference.guides import Z
 from vijax.models.energies.density import Frame, with_guide
+from vijax.verdict import on_draws
 from vijax.xla import keys
 
 KEY = jax.random.key(0)
@@ -186,7 +185,7 @@ def posterior_of_rows(model=None):
 @pytest.mark.parametrize("rows", [64, 300, 4096])
 def test_the_size_of_batches_is_nothing(rows, monkeypatch):
     """One pass over the data, whose last batch is padded."""
-    monkeypatch.setattr(judged, "ROWS", rows)
+    monkeypatch.setattr(on_draws, "ROWS", rows)
     found = posterior_of_rows().judged(as_loader(ROWS, of_rows(), 16, 0), key=KEY)
     assert found.elbo.value == pytest.approx(exact()[2], abs=2e-3)
     assert found.gap < 1e-3
@@ -303,8 +302,8 @@ def test_auto_of_an_energy_is_judged_too():
 
 def test_it_is_judged_once_and_anew_where_the_state_is_another(monkeypatch):
     counted = []
-    plain = judged.judged
-    monkeypatch.setattr(judged, "judged", lambda *args: (counted.append(1), plain(*args))[1])
+    plain = on_draws.judge_on_draws
+    monkeypatch.setattr(on_draws, "judge_on_draws", lambda *args: (counted.append(1), plain(*args))[1])
     fit = vi.fit(vi.ngvi(target()), num_steps=150, key=KEY)
     assert not counted  # until it is asked for
     assert len({fit.verdict, fit.verdict, fit.judged().verdict}) == 1
@@ -352,7 +351,7 @@ def test_a_fit_in_float64_is_judged_so_later():
 
 
 def test_data_so_large_that_it_costs_are_not_judged_unasked(monkeypatch):
-    monkeypatch.setattr(judged, "MOST_WORK", 100_000)
+    monkeypatch.setattr(on_draws, "MOST_WORK", 100_000)
     fit = vi.fit(vi.ngvi(of_rows()), ROWS, num_steps=100, key=KEY)
     assert fit.verdict == (
         "finished: all steps were run. Not checked: how near q is to the posterior, for the data are large. "
@@ -389,14 +388,14 @@ def test_so_many_draws_as_the_size_of_the_data_allows():
     class Sized:
         num_groups: int
 
-    counts = [judged.usual_draws(of_rows(), q, Sized(n)) for n in (10, 100_000, 400_000, 2_000_000, 3_000_000)]
+    counts = [on_draws.usual_draws(of_rows(), q, Sized(n)) for n in (10, 100_000, 400_000, 2_000_000, 3_000_000)]
     assert counts == [512, 512, 167, 128, None]
     model = vi.density({"x": vi.free()}, lambda v, y: jnp.sum(norm.logpdf(y, v["x"])))
-    assert judged.num_rows(model, as_loader(ROWS, model, None, 0)) == 1001
+    assert num_rows(model, as_loader(ROWS, model, None, 0)) == 1001
     grouped = {"x": np.zeros((10, 30, 2)), "y": np.zeros((10, 30))}
     model = vi.density({"m": vi.free()}, log_prior=lambda v: norm.logpdf(v["m"]), log_lik=lambda v, y: jnp.sum(y["y"]))
-    assert judged.num_rows(model, as_loader(grouped, model, None, 0)) == 300
-    assert judged.num_rows(model, as_loader({"x": np.zeros((10, 30)), "y": np.zeros(10)}, model, None, 0)) == 10
+    assert num_rows(model, as_loader(grouped, model, None, 0)) == 300
+    assert num_rows(model, as_loader({"x": np.zeros((10, 30)), "y": np.zeros(10)}, model, None, 0)) == 10
 
 
 # --- drift ----------------------------------------------------------------------------------------------------------
@@ -421,7 +420,7 @@ def test_steps_that_moved_are_told_and_many_nats_of_a_far_fit_are_its_end():
 def test_a_few_steps_far_off_are_no_drift():
     trace = np.random.default_rng(0).normal(size=400)
     trace[[390, 395]] = -1e6
-    assert abs(judged.drift(trace).value) < 0.5
+    assert abs(on_draws.drift(trace).value) < 0.5
 
 
 # --- what is not judged ---------------------------------------------------------------------------------------------
@@ -581,66 +580,3 @@ def test_of_a_differential_equation_a_fit_that_has_not_arrived_is_refused_and_on
     assert refused >= 3
     assert arrived >= 2
     assert diverged >= 2
-
-
-GOOD = judged.Judgement(
-    judged.Estimate(-3.0, 0.01), 0.4, 0.2, 0.0, *np.zeros((4, 3)), judged.Estimate(0.0, 0.1), 0.0, 512, (*"aab",)
-)
-SURE = np.full(3, 0.01)
-ENDS = {
-    "zeros": ({"zero": 0.02}, "the density is zero"),
-    "far, however light the tails": ({"gap": 7.0}, "q is not at the posterior"),
-    "means": (
-        {"shift": np.array([0.0, 1.5, 0.0]), "shift_error": SURE},
-        "the mean of a would move by about 1.5 sd of q",
-    ),
-    "climbing": ({"drift": judged.Estimate(5.0, 1.0)}, "still rose by 5 nats"),
-    "falling": ({"drift": judged.Estimate(-5.0, 1.0)}, "still fell by 5 nats"),
-    "on its way": ({"khat": 0.9, "stretch": np.full(3, -0.4), "stretch_error": SURE}, "would shrink by about 33%"),
-}
-FINE = {
-    "as it is": {},
-    "few zeros": {"zero": 0.005},
-    "not so far": {"gap": 5.0},
-    "means within noise": {"shift": np.array([0.0, 1.5, 0.0]), "shift_error": np.full(3, 0.2)},
-    "means not so far": {"shift": np.array([0.0, 0.9, 0.0]), "shift_error": SURE},
-    "noise": {"drift": judged.Estimate(5.0, 2.0)},
-    "a little": {"drift": judged.Estimate(1.9, 0.1)},
-    "risen, and close": {"drift": judged.Estimate(100.0, 1.0), "gap": 0.01},
-    "sds, of light tails": {"khat": 0.5, "stretch": np.full(3, -0.4), "stretch_error": SURE},
-    "tails alone": {"khat": 5.0},
-    "rounding": {"rounding": 2.0, "gap": 50.0},
-}
-
-
-@pytest.mark.parametrize("name", ENDS)
-def test_each_reason_alone_makes_a_fit_of_no_use(name):
-    change, words = ENDS[name]
-    assert words in by_steps.unusable(GOOD._replace(**change), target().free.variables)
-
-
-@pytest.mark.parametrize("name", FINE)
-def test_what_is_noise_or_little_does_not(name):
-    said = GOOD._replace(**FINE[name])
-    assert by_steps.unusable(said, target().free.variables) == ""
-    assert by_steps.verdict(said, "finished", None, target().free.variables, False).startswith("finished. ")
-
-
-def test_independence_and_heavy_tails_are_told():
-    words = lambda q, **change: " ".join(
-        by_steps.sentences(GOOD._replace(**{"gap": 0.1, **change}), q, target().free.variables, False)
-    )
-    independent = vi.Normal.from_mean_variance(np.zeros(3), 1.0)
-    full = MultivariateNormal.from_mean_cov(np.zeros(3), np.eye(3))
-    assert "sds are too small where they are correlated" in words(independent)
-    assert "too small" not in words(full)
-    assert "tails of the posterior are heavier" in words(full, khat=0.8)
-    assert "tails" not in words(full, khat=0.6)
-    assert "Independent normals do not describe the posterior" in words(independent, gap=1.0)
-    assert "One normal does not describe the posterior" in words(full, gap=1.0)
-
-
-def test_words_name_no_more_variables_than_can_be_read():
-    names = Variables.of({f"x{i}": vi.free() for i in range(6)})
-    assert by_steps._names(names, np.ones(6, bool)) == "6 variables"
-    assert by_steps._names(names, np.arange(6) < 2) == "x0 and x1"

@@ -1,7 +1,7 @@
 """Sentences on whether to trust a fit: how it ended, how far means and sds may be off, tails, and other modes.
 
 The first part has the words and limits that all verdicts share, the second the verdict of `vijax.auto` and
-`vijax.dadvi`. Fits by steps are in `vijax.automatic.by_steps`. Nothing is computed here.
+`vijax.dadvi`. Fits by steps are in `vijax.verdict.words_of_steps`. Nothing is computed here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from vijax.automatic.report import Ended, Moments, Others
-from vijax.trust.psis import RELIABLE
+from vijax.verdict.psis import RELIABLE
+from vijax.verdict.report import Ended, Moments, Others
 
 CLOSE, FAR = 0.05, 0.3
 """Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
@@ -109,11 +109,11 @@ def verdict(
 
     q is a `Gaussian` or `Mixture`, `searched` is `Report.others`, and the other arguments have the names of `Report`.
 
-    >>> import numpy as np
-    >>> from vijax.automatic.gaussian import Gaussian
-    >>> from vijax.automatic.report import Off
+    >>> import types
+    >>> from vijax.verdict.report import Off
     >>> off = Moments(Off(0.01, 0.005, "x"), Off(-0.02, 0.01, "x"), 0.1, 900.0, 2048)
-    >>> words = verdict(Gaussian(np.zeros(1), np.eye(1), -3.0, Ended.CONVERGED), 0.01, 0.2, Others(16), off=off)
+    >>> q = types.SimpleNamespace(ended=Ended.CONVERGED, error=0.0, is_full=True, num_directions=0)
+    >>> words = verdict(q, 0.01, 0.2, Others(16), off=off)
     >>> print(words.replace(". ", ".\\n"))
     Converged.
     q is close to the posterior (at least 0.01 nats from it, k-hat 0.20): means and sds can be used.

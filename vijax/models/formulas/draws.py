@@ -1,9 +1,10 @@
-"""Programs over all draws of a regression at once: effects of groups, log likelihoods and responses of rows."""
+"""Draws of the unknowns of a regression, and programs over all of them at once: effects of groups, log likelihoods and
+responses of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,6 +14,36 @@ from vijax.models.formulas.form import Form
 from vijax.models.formulas.laws import LAWS
 
 
+class Draws(NamedTuple):
+    """Draws of all unknowns of a regression.
+
+    Attributes:
+      named: coefficients, standard deviations, correlations and parameters of the law by name, (S,) each.
+      effects: effects of the groups by the name of the factor, (S, groups, effects): of categories with a base, those
+        of one category after those of another.
+      values: the same unknowns in units of size one, as the density has them.
+    """
+
+    named: dict[str, Float[np.ndarray, " S"]]
+    effects: dict[str, Float[np.ndarray, "S J d"]]
+    values: dict[str, Any]
+
+
+class GroupEffects(NamedTuple):
+    """Draws of the effects of groups, with the labels that ArviZ gives to axes; names are Bambi's.
+
+    Attributes:
+      values: by name, "1|g" or "x|g": (S, groups), or (S, groups, C) where each of C categories has a predictor.
+      dims: the names of these axes, by the same name.
+      coords: names of the groups, and of the categories, by the name of the axis.
+    """
+
+    values: dict[str, Float[np.ndarray, "S J *C"]]
+    dims: dict[str, list[str]]
+    coords: dict[str, np.ndarray]
+
+
+# --- programs --------------------------------------------------------------------------------------------------------
 def effects_of_groups(form: Form) -> Callable[..., Any]:
     """(values, data, key) -> the effects of the groups of each factor, (S, groups, effects)."""
     of_draw = lambda data, values, key: form.effects_of(values, data, key)

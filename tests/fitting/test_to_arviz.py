@@ -10,7 +10,7 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 import vijax as vi
-from vijax.adapters.to_arviz import load
+from vijax.fitting.to_arviz import load
 
 KEY, DRAWS = jax.random.key(0), jax.random.key(1)
 Y = np.array([0.5, -1.0, 2.5], np.float32)
