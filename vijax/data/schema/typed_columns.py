@@ -26,6 +26,7 @@ from vijax.data.schema.cells import are_records, array_of_cells, array_of_list, 
 from vijax.data.schema.labels import Labels, distinct_values, labels_of_distinct, name_of_value
 from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, pandas_remedy, said_of_words, with_known_names
 from vijax.data.schema.row_names import RowNames, in_memory, row_names_of
+from vijax.data.schema.same_rows import require_one_index
 from vijax.data.schema.schema import Schema
 from vijax.data.tables.columns import Columns, FileColumns, NamedColumns, number, row_names
 from vijax.data.tables.table_files import read_columns
@@ -335,6 +336,7 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     if isinstance(table, np.ndarray) and table.dtype.names:
         table = {name: table[name] for name in table.dtype.names}
     if isinstance(table, Mapping):
+        require_one_index({"table": table})
         rows = table.rows if isinstance(table, NamedColumns) else None
         return _of_columns([_column_in_memory(str(name), values) for name, values in table.items()], rows)
     is_lazy = type(table).__name__ == "LazyFrame"

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from vijax.checks import require
-from vijax.data.schema.number_arrays import require_same_index
+from vijax.data.schema.same_rows import require_one_index
 
 TIMES = ("datetime", "timedelta", "date", "duration", "timestamp", "period")
 """How the names of types of dates and durations begin, in NumPy, pandas, polars and pyarrow, in small letters."""
@@ -91,8 +91,7 @@ def same_rows(method: Callable) -> Callable:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:
             return method(*args, **kwargs)  # which says what is wrong with the call
-        for name in beside:
-            require_same_index(given.get("X"), name, given.get(name))
+        require_one_index({name: given.get(name) for name in ("X", *beside)})
         return method(*args, **kwargs)
 
     checked._checks_rows = True  # type: ignore[attr-defined]
