@@ -79,7 +79,7 @@ def vijax_network() -> Callable[[], Any]:
     import jax
 
     import vijax as vi
-    from vijax.app.kinds.networks import Halves, Perceptron, layers_of
+    from vijax.app.catalogue.parts.networks import Halves, Perceptron, layers_of
 
     net, x = Perceptron("tanh"), pixels()
     encoder = Halves(net, lambda mean, log_sd: (mean, log_sd)), layers_of([256, HIDDEN, 2 * LATENT], (0, 0))

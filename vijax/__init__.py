@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from vijax import constrain, families, models, reference, scale, topics
 from vijax.adapters import from_numpyro, from_pymc, from_tfp
 from vijax.algorithms import cavi, em, map, memoized, pg_svi, sgrld, ssvi, ssvi_a, svi
-from vijax.app.load import load
+from vijax.app.folder.load import load
 from vijax.automatic.auto import auto
 from vijax.automatic.dadvi import dadvi
 from vijax.contract import init, objective

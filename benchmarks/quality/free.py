@@ -57,8 +57,8 @@ from structured_digits import HEAD as STRUCTURED  # noqa: E402
 from structured_digits import rows as structured_rows  # noqa: E402
 
 import vijax as vi  # noqa: E402
-from vijax.app.kinds.networks import Halves, Perceptron, layers_of  # noqa: E402
-from vijax.app.progress import Printer  # noqa: E402
+from vijax.app.catalogue.parts.networks import Halves, Perceptron, layers_of  # noqa: E402
+from vijax.app.settings.progress import Printer  # noqa: E402
 from vijax.contract.batch import Minibatch  # noqa: E402
 from vijax.fitting.to_arviz import draws_of_density  # noqa: E402
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import vijax as vi
 from vijax.app.catalogue.autoencoders import mixture, potentials
-from vijax.app.kinds.networks import Halves, Perceptron, layers_of
+from vijax.app.catalogue.parts.networks import Halves, Perceptron, layers_of
 from vijax.families import NormalGamma
 
 HEAD = ["model", "networks begin", "passes", "bound, test", "classes used", "purity", "CPU s"]

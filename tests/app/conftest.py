@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-DRAWING = "vijax.app.page.pages._write_figures"
+DRAWING = "vijax.app.report.pages._write_figures"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -13,7 +13,7 @@ def figures(request):
     if getattr(request.module, "FIGURES", False):
         yield contextlib.nullcontext
         return
-    from vijax.app.page import pages
+    from vijax.app.report import pages
 
     draw = pages._write_figures
 

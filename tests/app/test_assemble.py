@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.app.kinds.assemble import batch_size, fingerprint, load_data, make_algorithm, note_of_batch_size, settled
-from vijax.app.kinds.documents import read_for
-from vijax.app.kinds.listing import Data
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config, schema
+from vijax.app.plan.plan import Plan, settle
 from vijax.app.runs import run
-from vijax.app.settings.config import load_config, schema
+from vijax.app.sources.documents import read_for
+from vijax.app.sources.listing import Data
 from vijax.data import Corpus
 from vijax.xla import native
 
@@ -33,7 +34,7 @@ ESTEPS = ("mean_field", "gibbs", "cvb0")
 @pytest.mark.parametrize(("algorithm", "estep"), itertools.product(ALGORITHMS, ESTEPS))
 def test_every_algorithm_with_every_estep_is_made(tmp_path, algorithm, estep):
     chosen = config(tmp_path, f"algorithm.name={algorithm}", f"algorithm.estep.name={estep}", "num_topics=2")
-    made = make_algorithm(chosen, words(5))
+    made = Plan(chosen, words(5)).algorithm
     state = jax.eval_shape(made.init, jax.random.key(0))
     assert state.posterior["topics"].concentration.shape == (2, 5)
     assert type(made.spec.estep).__name__.lower() == estep.replace("_", "")
@@ -64,22 +65,22 @@ def sparse(num_words):
 )
 def test_steps_are_lazy_where_that_gains(tmp_path, overrides, num_words, lazy):
     data = sparse(num_words)
-    chosen = settled(config(tmp_path, "num_topics=200", *overrides), data)
-    assert chosen.algorithm.lazy is lazy
-    assert ("by_words" in [own.name for own in make_algorithm(chosen, data).wrappers]) is lazy
+    plan = settle(config(tmp_path, "num_topics=200", *overrides), data)
+    assert plan.config.algorithm.lazy is lazy
+    assert ("by_words" in [own.name for own in plan.algorithm.wrappers]) is lazy
 
 
 def test_documents_are_held_to_some_topics(tmp_path):
     data = sparse(600)
-    chosen = settled(config(tmp_path, "num_topics=4", "algorithm.active_topics=2"), data)
-    (wrapper,) = make_algorithm(chosen, data).wrappers
+    plan = settle(config(tmp_path, "num_topics=4", "algorithm.active_topics=2"), data)
+    (wrapper,) = plan.algorithm.wrappers
     assert (wrapper.name, wrapper.active) == ("by_words", 2)
 
 
 def test_settings_reach_what_they_are_of(tmp_path):
     overrides = ["algorithm.estep.name=gibbs", "num_sweeps=7", "burn_in=2", "alpha=0.3", "learn=['alpha']"]
     schedule = ["algorithm.step_size.name=hold_then_decay", "hold=4", "rho=0.5", "kappa=1.0"]
-    made = make_algorithm(config(tmp_path, *overrides, *schedule, "ramp=2"), words(5))
+    made = Plan(config(tmp_path, *overrides, *schedule, "ramp=2"), words(5)).algorithm
     assert made.spec.estep == vi.estep.gibbs(num_sweeps=7, burn_in=2)
     assert made.spec.learn == ("alpha",)
     np.testing.assert_allclose(made.spec.model.hyper["alpha"], 0.3)
@@ -89,16 +90,22 @@ def test_settings_reach_what_they_are_of(tmp_path):
 
 def test_batches_by_default_suit_the_algorithm(tmp_path):
     many, some, few = (Data(Corpus.from_counts(np.full((n, 2), 10)), None) for n in (1000, 100, 5))
-    assert batch_size(schema("lda")(), many) == 256
-    assert batch_size(schema("lda")(), some) == 100
-    assert batch_size(config(tmp_path, "algorithm.name=cavi"), many) is None
-    assert batch_size(config(tmp_path, "algorithm.name=svi"), many) == 500  # half: of short documents it wants more
-    assert batch_size(config(tmp_path, "batch_size=7"), many) == 7
-    assert batch_size(config(tmp_path, "batch_size=7"), few) == 5
-    assert note_of_batch_size(config(tmp_path, "batch_size=7"), 7) == ""
-    assert "batch_size is 7, and there are 5 training documents" in note_of_batch_size(
-        config(tmp_path, "batch_size=7"), 5
-    )
+    of_seven = config(tmp_path, "batch_size=7")
+    assert Plan(schema("lda")(), many).batch_size == 256
+    assert Plan(schema("lda")(), some).batch_size == 100
+    assert Plan(config(tmp_path, "algorithm.name=cavi"), many).batch_size is None
+    by_svi = Plan(config(tmp_path, "algorithm.name=svi"), many)
+    assert by_svi.batch_size == 500  # half: of short documents it wants more
+    assert Plan(of_seven, many).batch_size == 7
+    assert Plan(of_seven, few).batch_size == 5
+    assert Plan(of_seven, many).note_of_batch_size == ""
+    assert "batch_size is 7, and there are 5 training documents" in Plan(of_seven, few).note_of_batch_size
+
+
+def test_a_pass_is_as_many_steps_as_the_rows_want(tmp_path):
+    some = Data(Corpus.from_counts(np.full((100, 2), 10)), None)
+    assert [Plan(config(tmp_path, f"batch_size={n}"), some).steps_per_epoch for n in (7, 50, 100, 200)] == [15, 2, 1, 1]
+    assert Plan(config(tmp_path, "algorithm.name=cavi"), some).steps_per_epoch == 1
 
 
 def test_words_unseen_in_training_are_dropped_from_both_parts(tmp_path):
@@ -117,7 +124,7 @@ def test_words_unseen_in_training_are_dropped_from_both_parts(tmp_path):
 def test_a_fingerprint_tells_corpora_apart():
     counts, words = np.array([[1, 2], [3, 0]]), ["a", "b"]
     marks = [
-        fingerprint(schema("lda")(), Data(Corpus.from_counts(changed, names), None))
+        Plan(schema("lda")(), Data(Corpus.from_counts(changed, names), None)).fingerprint
         for changed, names in ((counts, words), (counts, words), (counts[::-1], words), (counts, ["a", "c"]))
     ]
     assert marks[0] == marks[1]

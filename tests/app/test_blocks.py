@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from vijax.app.kinds import emissions
-from vijax.app.page import blocks, charts, exports, figures, svg
-from vijax.app.page.views import Plane, histogram, scatter
+from vijax.app.catalogue.parts import emissions
+from vijax.app.drawing import blocks, charts, exports, figures, svg
+from vijax.app.drawing.views import Plane, histogram, scatter
 from vijax.data.tables.table import Table
 from vijax.topics.summary import Document, summarise
 

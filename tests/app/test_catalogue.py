@@ -15,8 +15,9 @@ import vijax as vi
 from tests.app.written import check_written
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
-from vijax.app.kinds.assemble import FULL_DATA, load_data, make_algorithm, state_like
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import FULL_DATA, load_data
+from vijax.app.plan.config import load_config
+from vijax.app.plan.plan import Plan
 from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.user_code import named_at_fit
 
@@ -65,8 +66,8 @@ def short(path, corpus):
 def test_a_configuration_makes_an_algorithm_for_its_data(path, corpus):
     overrides, data = short(path, corpus)
     config = named_at_fit(load_config(path, overrides, data))
-    parts = load_data(config)
-    state = state_like(config, make_algorithm(config, parts), parts)
+    plan = Plan(config, load_data(config))
+    state = plan.state_like(plan.algorithm)
     assert all(np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(getattr(state, "posterior", ())))
 
 

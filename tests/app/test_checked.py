@@ -7,7 +7,7 @@ import pytest
 
 from tests.app.small_runs import write_inputs
 from vijax.app.cli import UNUSABLE, main
-from vijax.app.page.pages import write_pages
+from vijax.app.report.pages import write_pages
 from vijax.app.runs import checked
 from vijax.trust.check import Check, Quantity, Verdict
 

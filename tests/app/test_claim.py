@@ -8,14 +8,14 @@ import pytest
 
 pytest.importorskip("fcntl")
 
-from vijax.app.runs.claim import claimed, locked
-from vijax.app.runs.run_end import what_is_saved
-from vijax.app.settings.config import ConfigError
+from vijax.app.folder.claim import claimed, locked
+from vijax.app.folder.run_end import what_is_saved
+from vijax.app.plan.config import ConfigError
 
 HOLD = """
 import sys
 from pathlib import Path
-from vijax.app.runs.claim import claimed
+from vijax.app.folder.claim import claimed
 with claimed(Path(sys.argv[1]), "x"):
     print("held", flush=True)
     sys.stdin.read()
@@ -136,7 +136,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_with_a_remedy(tmp_path):
 
 
 def test_the_remedy_is_that_of_the_error(tmp_path):
-    from vijax.app.runs.claim import unwritable
+    from vijax.app.folder.claim import unwritable
 
     assert "vijax resume" in str(unwritable(tmp_path, OSError(28, "No space left on device")))
     assert "make room" in str(unwritable(tmp_path, OSError(28, "No space left on device")))

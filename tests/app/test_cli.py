@@ -14,8 +14,9 @@ pytest.importorskip("tyro")
 
 import vijax as vi
 from vijax.app.cli import main
-from vijax.app.page import blocks, pages
-from vijax.app.page.pages import read_run
+from vijax.app.drawing import blocks
+from vijax.app.report import pages
+from vijax.app.report.pages import read_run
 
 NUM_WORDS = 24
 CONFIG = """

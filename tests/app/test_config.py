@@ -13,8 +13,8 @@ import pytest
 
 import vijax as vi
 from vijax.app.catalogue import LISTINGS
-from vijax.app.kinds.density_algorithm import DensityAlgorithm
-from vijax.app.settings.config import differing_keys, load_config, read_config, schema, settings_text
+from vijax.app.catalogue.parts.density_algorithm import DensityAlgorithm
+from vijax.app.plan.config import differing_keys, load_config, read_config, schema, settings_text
 from vijax.app.settings.options import Chooser, chosen
 from vijax.app.settings.toml_source import _leaves
 from vijax.app.settings.typed_toml import ConfigError, Entry, flatten, settings, write_toml

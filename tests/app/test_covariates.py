@@ -5,7 +5,7 @@ import pytest
 
 import vijax as vi
 from vijax.app.cli import main
-from vijax.app.page.pages import read_run
+from vijax.app.report.pages import read_run
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 import vijax as vi
 from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
-from vijax.app.runs.run_folder import read_json, read_run_config
+from vijax.app.folder.run_folder import read_json, read_run_config
 
 DAMAGES = {
     "gone": lambda whole: None,

@@ -13,7 +13,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import UNUSABLE, main
-from vijax.app.settings.config import load_config
+from vijax.app.plan.config import load_config
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.verdict.target import Target
 
@@ -82,7 +82,7 @@ def left(folder):
 
 def exact(config):
     """The posterior of a linear model of known noise, by hand, on the training rows of the run."""
-    from vijax.app.kinds.assemble import load_data
+    from vijax.app.plan.assemble import load_data
 
     table = load_data(load_config(config)).train
     design = np.c_[np.ones(table.num_rows), table.x]

@@ -9,9 +9,9 @@ import pytest
 
 from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
+from vijax.app.folder.team import Alone
+from vijax.app.plan.config import load_config
 from vijax.app.runs.run import resume
-from vijax.app.runs.team import Alone
-from vijax.app.settings.config import load_config
 from vijax.app.settings.typed_toml import ConfigError
 
 

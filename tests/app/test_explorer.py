@@ -9,13 +9,13 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 pytest.importorskip("pyarrow")
 
+from vijax.app.answers.shares import grouped
 from vijax.app.cli import main
-from vijax.app.explorer.bubbles import parted
-from vijax.app.explorer.embedded import Explored, documents_of, embedded
-from vijax.app.explorer.words import GRID, words_of
-from vijax.app.rows.doc_topics import read_doc_topics, read_excerpts, write_excerpts
-from vijax.app.rows.shares import grouped
-from vijax.app.settings.config import ConfigError
+from vijax.app.drawing.bubbles import parted
+from vijax.app.drawing.words import GRID, words_of
+from vijax.app.plan.config import ConfigError
+from vijax.app.report.embedded import Explored, documents_of, embedded
+from vijax.app.sources.doc_topics import read_doc_topics, read_excerpts, write_excerpts
 from vijax.topics.summary import summarise, topic_distances
 
 RNG = np.random.default_rng(0)

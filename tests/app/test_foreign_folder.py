@@ -12,8 +12,8 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
-from vijax.app.page.pages import _explored, _page, read_run, summary_text, write_pages
-from vijax.app.settings.config import load_config, write_toml
+from vijax.app.plan.config import load_config, write_toml
+from vijax.app.report.pages import _explored, _page, read_run, summary_text, write_pages
 from vijax.evaluate import metrics
 
 FIGURES = True

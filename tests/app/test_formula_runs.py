@@ -9,9 +9,9 @@ import pytest
 
 import vijax as vi
 from vijax.app.cli import main
-from vijax.app.kinds.assemble import load_data
-from vijax.app.page.pages import read_run
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
+from vijax.app.report.pages import read_run
 from vijax.data.schema.schema import Schema
 
 QUICK = ["held_out=0", "model.num_draws=100", "algorithm.max_gradients=400"]

@@ -13,11 +13,11 @@ pytest.importorskip("matplotlib")
 
 from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
-from vijax.app.kinds.listing import Seen
+from vijax.app.folder import run_folder
+from vijax.app.folder.recorder import Recorder
+from vijax.app.folder.run_folder import write_json
 from vijax.app.runs import run as runs
-from vijax.app.runs import run_folder
-from vijax.app.runs.recorder import Recorder
-from vijax.app.runs.run_folder import write_json
+from vijax.app.sources.listing import Seen
 from vijax.fitting.fit import Status
 from vijax.fitting.result import Fit
 
@@ -167,8 +167,8 @@ def test_killed_while_it_began_fit_and_resume_agree(inputs, tmp_path, monkeypatc
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("vijax.app.runs.claim._clear", lambda folder: None)  # a kill clears nothing
-        patch.setattr("vijax.app.runs.run_folder._data_facts", die)
+        patch.setattr("vijax.app.folder.claim._clear", lambda folder: None)  # a kill clears nothing
+        patch.setattr("vijax.app.folder.run_folder._data_facts", die)
         with pytest.raises(Killed):
             main(["fit", str(inputs / "small.toml"), "--out", str(out)])
     assert {path.name for path in out.iterdir()} == {".lock", "checkpoints", "columns.json", "versions.json"}

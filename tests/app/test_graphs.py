@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib")
 import vijax as vi
 from vijax.app.catalogue import stochastic_block_model as listing
 from vijax.app.cli import main
-from vijax.app.kinds.listing import Data
+from vijax.app.sources.listing import Data
 from vijax.data.tables.graph import Graph
 
 Q = np.array([[0.9, 0.1], [0.3, 0.7], [0.5, 0.5], [0.2, 0.8]])

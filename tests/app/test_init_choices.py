@@ -9,9 +9,9 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.catalogue import LISTINGS
-from vijax.app.initial import initial_text
-from vijax.app.kinds.assemble import load_data
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
+from vijax.app.plan.initial import initial_text
 
 RNG = np.random.default_rng(0)
 YES = np.array(["Yes", "No"])

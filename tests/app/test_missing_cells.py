@@ -11,8 +11,8 @@ pytest.importorskip("matplotlib")
 
 import vijax as vi
 from vijax.app.cli import main
-from vijax.app.kinds.assemble import load_data
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
 
 RNG = np.random.default_rng(0)
 

@@ -12,8 +12,8 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
-from vijax.app.kinds.assemble import load_data
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
 
 AS_TEXT = "data.missing_words=[]"
 SAID = r"In the column '{}' 'NA' \({} cells?\) is read as missing\. If it is a name: --set 'data\.missing_words=\[\]'"

@@ -13,12 +13,13 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
+from vijax.app.catalogue.parts import networks
 from vijax.app.cli import main
-from vijax.app.kinds import networks
-from vijax.app.kinds.assemble import load_data, make_algorithm
-from vijax.app.page.pages import read_run
-from vijax.app.runs.restored import restore
-from vijax.app.settings.config import load_config
+from vijax.app.folder.restored import restore
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
+from vijax.app.plan.plan import Plan
+from vijax.app.report.pages import read_run
 from vijax.app.settings.units import units_of
 
 BITS = """
@@ -169,7 +170,7 @@ def test_an_autoencoder_of_sequences_is_resumed_bit_for_bit_described_and_contin
 
 def test_one_law_of_motion_takes_one_sweep():
     config = load_config("configs/dynamic_svae.toml", ["num_rows=100", "held_out=0"])
-    algorithm = make_algorithm(config, load_data(config))
+    algorithm = Plan(config, load_data(config)).algorithm
     assert algorithm.spec.estep.num_sweeps == 1
 
 
@@ -200,7 +201,7 @@ def test_the_latents_of_every_row_are_in_the_folder_and_of_new_rows(bits):
     assert len(lines) == 1 + data.train.num_rows + data.test.num_rows
     assert lines[0].endswith("latent_0,latent_1,sd_0,sd_1")
     found = vi.load(bits).transform(data.test.x)
-    seen = restore(bits, config, data)
+    seen = restore(bits, Plan(config, data))
     q = seen.fit.locals(networks.arrange(data.test, config.model), key=seen.key)["z"]
     np.testing.assert_allclose(found["latent"], q.mean(), rtol=1e-5)
     np.testing.assert_allclose(found["sd"], q.std(), rtol=1e-5)
@@ -209,7 +210,7 @@ def test_the_latents_of_every_row_are_in_the_folder_and_of_new_rows(bits):
 def test_the_score_is_the_bound_of_the_held_out_rows(bits):
     """By hand: encoder and decoder in NumPy, z on a grid of two dimensions: log p(x), which the bound nears."""
     config = load_config(bits / "config.toml")
-    seen = restore(bits, config, load_data(config))
+    seen = restore(bits, Plan(config, load_data(config)))
     x = networks.arrange(seen.data.test, config.model)
     hyper = jax.tree.map(lambda a: np.asarray(a, float), seen.fit.state.hyper)
 
@@ -283,9 +284,10 @@ def test_a_threshold_makes_bits_and_a_target_only_colours(folder, tmp_path):
 def test_the_order_of_the_bound_is_a_setting(folder):
     """Of draws that are weighed against each other."""
     config = load_config(folder / "vae.toml", ["algorithm.estep.num_samples=5", "algorithm.estep.alpha=0"])
-    made = make_algorithm(config, load_data(config)).spec.estep
+    data = load_data(config)
+    made = Plan(config, data).algorithm.spec.estep
     assert made == vi.estep.amortised(5, objective=vi.objective.importance_weighted())
-    assert make_algorithm(load_config(folder / "vae.toml"), load_data(config)).spec.estep == vi.estep.amortised()
+    assert Plan(load_config(folder / "vae.toml"), data).algorithm.spec.estep == vi.estep.amortised()
 
 
 def test_perceptrons_are_equal_by_value_and_start_from_their_seed():

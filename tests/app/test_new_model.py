@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from vijax.app.page.blocks import Block, Table
-from vijax.app.kinds.listing import Listing, Seen
+from vijax.app.drawing.blocks import Block, Table
+from vijax.app.sources.listing import Listing, Seen
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
-from vijax.app.kinds.tables import TABLES, values
+from vijax.app.sources.tables import TABLES, values
 from vijax.data.tables import table as data_table
 from vijax.models.coin import coin
 

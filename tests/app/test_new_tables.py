@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from vijax.app.kinds.assemble import load_data
-from vijax.app.kinds.listing import Data
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
+from vijax.app.sources.listing import Data
 
 RNG = np.random.default_rng(0)
 

@@ -13,7 +13,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
-from vijax.app.kinds.offsets import moved, offset_of, with_offset
+from vijax.app.sources.offsets import moved, offset_of, with_offset
 
 FAR = 2_020_000.0
 MORE = {

@@ -23,10 +23,10 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed; 
 from playwright import sync_api
 
 from vijax.app.cli import main
-from vijax.app.explorer.embedded import Explored, documents_of
-from vijax.app.explorer.words import words_of
-from vijax.app.page import blocks
-from vijax.app.page.report import Report, render
+from vijax.app.drawing import blocks
+from vijax.app.drawing.words import words_of
+from vijax.app.report.embedded import Explored, documents_of
+from vijax.app.report.report import Report, render
 from vijax.evaluate.metrics import Curves
 from vijax.topics.summary import summarise, topic_distances
 

@@ -11,12 +11,12 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
+from vijax.app.answers.results import Asked, check_asked
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
-from vijax.app.page import exports
-from vijax.app.page.blocks import Curves
-from vijax.app.page.pages import read_run
-from vijax.app.runs.results import Asked, check_asked
+from vijax.app.drawing import exports
+from vijax.app.drawing.blocks import Curves
+from vijax.app.report.pages import read_run
 from vijax.app.settings.typed_toml import ConfigError
 
 RNG = np.random.default_rng(0)

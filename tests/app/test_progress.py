@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from vijax.app.progress import Printer, announced, elbo_per_datum
+from vijax.app.settings.progress import Printer, announced, elbo_per_datum
 
 TRACE = {
     "num_groups": np.full(2, 50.0),

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from vijax.app.answers.comparison import Compared, Comparison, agreement
+from vijax.app.answers.comparison_files import note, table
+from vijax.app.answers.quality import plain_of, quality
 from vijax.app.cli import main
-from vijax.app.comparing.comparison import Compared, Comparison, agreement
-from vijax.app.comparing.comparison_files import note, table
-from vijax.app.kinds.listing import Data
-from vijax.app.page import blocks
+from vijax.app.drawing import blocks
+from vijax.app.plan.config import ConfigError
 from vijax.app.rows.by_row import RowScore
 from vijax.app.runs import run
-from vijax.app.runs.quality import plain_of, quality
-from vijax.app.settings.config import ConfigError
+from vijax.app.sources.listing import Data
 from vijax.data import Corpus
 from vijax.data.tables.table import Table
 from vijax.evaluate import Agreement, Coherence, Difference, Score

@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib")
 
 import vijax as vi
 from vijax.app.cli import main
-from vijax.app.kinds.ratings import FEATURES
+from vijax.app.sources.ratings import FEATURES
 
 
 def write(path, header, rows):

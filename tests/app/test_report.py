@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vijax.app.explorer.embedded import Explored, documents_of
-from vijax.app.explorer.words import words_of
-from vijax.app.page import blocks, charts
-from vijax.app.page.blocks import Table, Topics
-from vijax.app.page.pages import one_word_on_letters
-from vijax.app.page.report import Report, render
-from vijax.app.page.svg import nice_ticks
+from vijax.app.drawing import blocks, charts
+from vijax.app.drawing.blocks import Table, Topics
+from vijax.app.drawing.svg import nice_ticks
+from vijax.app.drawing.words import words_of
+from vijax.app.report.embedded import Explored, documents_of
+from vijax.app.report.pages import one_word_on_letters
+from vijax.app.report.report import Report, render
 from vijax.evaluate.metrics import OF_A_BOUND, Curves
 from vijax.topics.summary import Document, summarise, topic_distances
 
@@ -148,7 +148,7 @@ def test_sentences_in_a_table_break_their_lines():
     said = charts.table(Table("Verdict", ["", "", ""], [["verdict", 61 * "a", 1.0]]))
     assert '<td>verdict</td><td class="sentence">aaa' in said
     assert '<td class="number">' in said
-    assert ".sentence { white-space: normal" in (Path(charts.__file__).parents[1] / "report.css").read_text()
+    assert ".sentence { white-space: normal" in (Path(charts.__file__).parents[1] / "report" / "report.css").read_text()
 
 
 def test_letters_that_a_font_lacks_are_said_once():

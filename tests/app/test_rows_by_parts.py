@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("tyro")
 
-from vijax.app.kinds.assemble import load_data
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
 from vijax.data import DataError
 from vijax.data.streams.rows import rows
 

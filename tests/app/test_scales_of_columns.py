@@ -11,9 +11,9 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
-from vijax.app.kinds.assemble import load_data
-from vijax.app.page.pages import read_run
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
+from vijax.app.report.pages import read_run
 
 RNG = np.random.default_rng(0)
 STATE = np.repeat([0, 1, 0, 1], 40)

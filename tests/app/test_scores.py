@@ -10,9 +10,9 @@ from scipy import integrate, stats
 
 import vijax as vi
 from vijax.app.catalogue import ard_regression, factor_analysis, hmm, mixture
-from vijax.app.kinds.listing import Data, Seen
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.units import log_scales
+from vijax.app.sources.listing import Data, Seen
 from vijax.data.tables.table import Table
 
 KEY = jax.random.key(0)

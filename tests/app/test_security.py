@@ -20,8 +20,8 @@ pytest.importorskip("matplotlib")
 import vijax as vi
 from tests.app.small_runs import write_inputs
 from vijax.app.cli import main
-from vijax.app.runs.run_end import read_posterior
-from vijax.app.settings.config import load_config
+from vijax.app.folder.run_end import read_posterior
+from vijax.app.plan.config import load_config
 from vijax.app.settings.typed_toml import DamagedError, flatten
 from vijax.fitting import checkpoint
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from vijax.app.answers import results
+from vijax.app.answers.shares import grouped, shares_by, tables
 from vijax.app.cli import main
-from vijax.app.page.blocks import text
-from vijax.app.rows.shares import grouped, shares_by, tables
-from vijax.app.runs import results
-from vijax.app.settings.config import ConfigError
+from vijax.app.drawing.blocks import text
+from vijax.app.plan.config import ConfigError
 from vijax.topics.summary import Topic
 
 DOCUMENTS = {

@@ -14,10 +14,10 @@ pytest.importorskip("tyro")
 import vijax as vi
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
-from vijax.app.guide import GUIDE
-from vijax.app.initial import initial_text
-from vijax.app.kinds.assemble import load_data
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
+from vijax.app.plan.initial import initial_text
+from vijax.app.settings.guide import GUIDE
 from vijax.app.settings.toml_source import USUAL, find, shipped
 from vijax.app.settings.typed_toml import ConfigError
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vijax
-from vijax.app.comparing import comparison_files
-from vijax.app.comparing.comparison import Compared, Comparison
-from vijax.app.page import blocks
-from vijax.app.page.exports import FORMULA, NUMBER, PARTS, formatted, quoted, tables, unquoted
+from vijax.app.answers import comparison_files
+from vijax.app.answers.comparison import Compared, Comparison
+from vijax.app.drawing import blocks
+from vijax.app.drawing.exports import FORMULA, NUMBER, PARTS, formatted, quoted, tables, unquoted
 from vijax.app.rows.predicted import Draws
 from vijax.app.rows.transformed import as_csv, write_columns
 from vijax.evaluate import Difference, Score
@@ -29,7 +29,7 @@ FORMULAS = (
 )
 PLAIN = ("-1.5", "+2", "-1e-05", ".5", "-.5", "1", "x=1", "a-b", "'x", "", "\u2212x", "a, b")
 EVIL = FORMULAS[7]
-SCRIPTS = Path(vijax.__file__).parent / "app" / "explorer" / "script"
+SCRIPTS = Path(vijax.__file__).parent / "app" / "report" / "script"
 
 
 def check(text):
@@ -143,7 +143,7 @@ def test_csv_is_written_in_one_place():
 
 def test_documents_are_called_as_in_the_data_when_they_are_read_again(tmp_path):
     pytest.importorskip("pyarrow")
-    from vijax.app.rows.doc_topics import read_doc_topics
+    from vijax.app.sources.doc_topics import read_doc_topics
 
     columns = {"document": list(FORMULAS), EVIL: list(PLAIN), "words": np.arange(len(FORMULAS))}
     write_columns(tmp_path / "doc_topics.csv", columns | {"share_0": np.ones(len(FORMULAS))})

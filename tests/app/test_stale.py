@@ -2,7 +2,7 @@
 
 import json
 
-from vijax.app.page.stale import FILE, forget_stale
+from vijax.app.report.stale import FILE, forget_stale
 
 
 def put(folder, *names):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from vijax.app.answers import results
 from vijax.app.cli import main
-from vijax.app.kinds.documents import new_documents
-from vijax.app.kinds.listing import Data, Seen
+from vijax.app.plan.config import LISTINGS
 from vijax.app.rows import transformed
-from vijax.app.rows.doc_topics import read_doc_topics
-from vijax.app.runs import results
-from vijax.app.settings.config import LISTINGS
+from vijax.app.sources.doc_topics import read_doc_topics
+from vijax.app.sources.documents import new_documents
+from vijax.app.sources.listing import Data, Seen
 from vijax.data import prepare
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.streams import rows as rows_module

@@ -6,8 +6,8 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from vijax.app.kinds.assemble import load_data
-from vijax.app.settings.config import load_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
 from vijax.data import DataError, TextSettings, read
 from vijax.data.tables.table import Choice, table_of
 

@@ -12,9 +12,9 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
+from vijax.app.answers.comparison import Compared, Comparison, compare
+from vijax.app.answers.comparison_files import note
 from vijax.app.cli import main
-from vijax.app.comparing.comparison import Compared, Comparison, compare
-from vijax.app.comparing.comparison_files import note
 from vijax.app.rows.by_row import RowScore
 from vijax.app.runs import sweep as sweeps
 from vijax.app.runs.run import Outcome

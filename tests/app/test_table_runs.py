@@ -10,11 +10,11 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
-from vijax.app.kinds.tables import load_table
-from vijax.app.page.pages import read_run
-from vijax.app.runs.recorder import Recorder
-from vijax.app.runs.run_folder import read_run_config
-from vijax.app.settings.config import load_config
+from vijax.app.folder.recorder import Recorder
+from vijax.app.folder.run_folder import read_run_config
+from vijax.app.plan.config import load_config
+from vijax.app.report.pages import read_run
+from vijax.app.sources.tables import load_table
 
 CONFIG = """
 [data]

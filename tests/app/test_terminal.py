@@ -11,8 +11,8 @@ import pytest
 
 import vijax
 from vijax.app.cli import main
-from vijax.app.runs.banners import without_banners
-from vijax.app.settings.wording import in_command_line_terms
+from vijax.app.plan.wording import in_command_line_terms
+from vijax.app.settings.banners import without_banners
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])
@@ -123,7 +123,7 @@ def test_banners_are_left_out_and_errors_stay(alarm):
 
 NATIVE = """
 import os, sys
-from vijax.app.runs.banners import kept_off
+from vijax.app.settings.banners import kept_off
 with kept_off():
     os.write(2, {banner!r})
     os.write(2, b"native error\\n")
@@ -142,7 +142,7 @@ def test_only_banners_are_kept_off_the_screen_even_in_a_crash(then, code):
 
 # --- silence ----------------------------------------------------------------------------------------------------------
 def test_a_silence_is_explained_and_no_more_than_once(capsys):
-    from vijax.app.progress import COMPILING, Printer
+    from vijax.app.settings.progress import COMPILING, Printer
 
     printer = Printer()
     with printer.announcing(after_s=0.05):
@@ -155,7 +155,7 @@ def test_a_silence_is_explained_and_no_more_than_once(capsys):
 
 # --- the map of topics ------------------------------------------------------------------------------------------------
 def test_topics_that_lie_close_together_are_all_numbered_on_the_map():
-    from vijax.app.explorer.bubbles import Bubble, bubble_map
+    from vijax.app.drawing.bubbles import Bubble, bubble_map
 
     names = ["software use code", "use software file", "com red html"]
     close = [Bubble(0.02 * i, 0.01 * i, 1.0 - 0.1 * i, str(i), name, "#", name) for i, name in enumerate(names)]

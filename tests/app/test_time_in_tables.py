@@ -13,11 +13,11 @@ pytest.importorskip("matplotlib")
 import vijax as vi
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
-from vijax.app.kinds.assemble import load_data
-from vijax.app.page import blocks
-from vijax.app.page.pages import read_run
+from vijax.app.drawing import blocks
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import ConfigError, load_config
+from vijax.app.report.pages import read_run
 from vijax.app.rows.times import times_ahead, times_of
-from vijax.app.settings.config import ConfigError, load_config
 from vijax.data.tables.table import Choice, table_of
 
 SEQUENCE_MODELS = ["hmm", "hdp_hmm", "factorial_hmm", "state_space", "arhmm", "slds", "recurrent_slds", "dynamic_svae"]
@@ -161,7 +161,7 @@ def test_times_of_each_group_are_its_own():
 
 
 def test_a_course_is_drawn_along_its_times():
-    from vijax.app.page import charts, exports
+    from vijax.app.drawing import charts, exports
 
     course = blocks.Course("c", ["x"], [[0.0, 1.0, 2.0]], [0, 0, 1], [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], "", "year")
     at_years = course._replace(x=np.array([1990.0, 1991.0, 1999.0]))

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from vijax.app.cli import main
-from vijax.app.kinds.topic_names import build_seeded, named
-from vijax.app.page import blocks
-from vijax.app.settings.config import ConfigError, load_config
+from vijax.app.drawing import blocks
+from vijax.app.plan.config import ConfigError, load_config
+from vijax.app.sources.topic_names import build_seeded, named
 from vijax.topics.summary import Topic
 
 SEEDS = 'model.seed_words=["money: shares", "pets: Cats, dogs"]'

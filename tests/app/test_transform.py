@@ -17,10 +17,10 @@ pytest.importorskip("matplotlib")
 import vijax as vi
 from vijax.app.catalogue import LISTINGS, ard_regression, factor_analysis, gap_nmf, hmm, predictors
 from vijax.app.cli import main
-from vijax.app.kinds.listing import Data, Seen
 from vijax.app.rows import by_row
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import units_of
+from vijax.app.sources.listing import Data, Seen
 from vijax.data.tables.table import Scaling, Table
 
 KEY = jax.random.key(0)

@@ -7,8 +7,8 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
-from vijax.app.page import blocks
-from vijax.app.page.pages import read_run
+from vijax.app.drawing import blocks
+from vijax.app.report.pages import read_run
 from vijax.app.settings.units import STANDARDISED, Units, units_of
 from vijax.data.tables.table import Table
 

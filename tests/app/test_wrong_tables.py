@@ -8,9 +8,9 @@ import pytest
 
 import vijax as vi
 from vijax.app.catalogue.state_space import Settings, score
-from vijax.app.kinds.listing import Data, Seen
+from vijax.app.plan.config import ConfigError, load_config
 from vijax.app.runs.run import start
-from vijax.app.settings.config import ConfigError, load_config
+from vijax.app.sources.listing import Data, Seen
 from vijax.data.tables.table import Choice, Table, table_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vijax.app.page.blocks import file_name, from_json
+from vijax.app.drawing.blocks import file_name, from_json
 
 NEAR = 1e-3
 """Of numbers for people: four digits."""

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from vijax.app.kinds.assemble import fingerprint, load_data
-from vijax.app.kinds.listing import Data
-from vijax.app.settings.config import ConfigError, load_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import ConfigError, load_config
+from vijax.app.plan.plan import Plan
+from vijax.app.sources.listing import Data
 from vijax.data import read
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import split_over_seen_words
@@ -204,7 +205,7 @@ def test_held_out_data_count_in_the_checksum(tmp_path):
         path = saved(tmp_path / name, "\n".join(lines))
         config = load_config(CONFIGS / f"{model}.toml", ("data.held_out=0.2", *overrides), str(path))
         data = load_data(config)
-        return fingerprint(config, data), fingerprint(config, Data(data.train, None))
+        return Plan(config, data).fingerprint, Plan(config, Data(data.train, None)).fingerprint
 
     texts, rows = ["apple plum pear apple"] * 30, [f"{n},{n * n % 7}" for n in range(30)]
     out = int(np.random.default_rng(0).permutation(30)[0])  # of data.split_seed = 0: the first are held out

@@ -73,7 +73,7 @@ def test_a_run_on_a_corpus_larger_than_memory_holds_documents_out(tmp_path):
     )
     corpus.save(tmp_path)
     script = """
-    from vijax.app.kinds.documents import load_documents
+    from vijax.app.sources.documents import load_documents
     from vijax.app.settings.sections import DocumentData
     train, test = load_documents(DocumentData(path=sys.argv[1], held_out=0.01))
     batch = next(iter(data.minibatches(train, 1000, seed=0, num_steps=1)))

@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from vijax.app.look import _text_column
+from vijax.app.plan.look import _text_column
 from vijax.app.settings.sections import DocumentData
 from vijax.data import TextSettings, prepare, read
 from vijax.data.corpora.select import with_vocabulary

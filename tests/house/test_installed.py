@@ -89,7 +89,7 @@ def check_the_help(bin_folder, where):
     text = run(bin_folder / "vijax", "--help", where=where)
     names = sorted(set(re.findall(r"vijax fit ([a-z_]+)\b(?!\.toml|/)", text)))
     assert {"lda", "mixture"} <= set(names)
-    load = "import sys; from vijax.app.settings.config import load_config; [load_config(name) for name in sys.argv[1:]]"
+    load = "import sys; from vijax.app.plan.config import load_config; [load_config(name) for name in sys.argv[1:]]"
     run(bin_folder / "python", "-c", load, *names, where=where)
     commands = set(re.findall(r"^ +vijax ([a-z]+)", text, flags=re.MULTILINE))
     assert {"fit", "transform", "compare", "resume"} <= commands

@@ -36,6 +36,22 @@ ROOMS = [
     "app",
 ]
 """In the order in which they may import: a room uses those before it."""
+FLOORS = [
+    "settings",
+    "drawing",
+    "sources",
+    "rows",
+    "catalogue",
+    "plan",
+    "folder",
+    "answers",
+    "report",
+    "runs",
+    "cli",
+]
+"""The floors of `vijax/app/`, from the lowest up: a floor uses those before it, and there are no exceptions."""
+CORE_OF_APP = Path(__file__).with_name("core_of_app.txt")
+"""The modules outside `vijax/app/` that it imports."""
 TOP = (
     "tree",
     "checks",
@@ -76,6 +92,15 @@ def imports(name: str) -> Iterator[tuple[str, bool]]:
             yield from walk(child, late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
 
     yield from walk(tree(name), False)
+
+
+def all_imports(name: str) -> Iterator[str]:
+    """Modules of vijax that a module imports anywhere: in functions and for types alone too."""
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "vijax":
+            yield from (defined(node.module or "", alias.name) for alias in node.names)
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in PATHS)
 
 
 def defined(package: str, name: str) -> str:
@@ -125,6 +150,37 @@ def test_rooms_import_those_before_them() -> None:
         if target != "vijax" and ROOMS.index(room(target)) > ROOMS.index(room(name))
     ]
     assert not up, f"imports that go up: {up}"
+
+
+def height(name: str) -> tuple[int, int]:
+    """The height of a module of `vijax/app/`: that of its floor; a folder within a floor stands below its rest."""
+    parts = name.split(".")
+    return FLOORS.index(parts[2]), -len(parts)
+
+
+def test_floors_of_the_program_import_those_below_them() -> None:
+    program = [name for name in PATHS if name.startswith("vijax.app.")]
+    assert {name.split(".")[2] for name in program} == set(FLOORS)
+    up = [
+        f"{name}: {target}"
+        for name in program
+        for target in all_imports(name)
+        if target.startswith("vijax.app.") and height(target) > height(name)
+    ]
+    assert not up, f"imports that go up, between floors of vijax/app: {up}"
+    assert not list(all_imports("vijax.app")), "a floor that is below all others"
+
+
+def test_the_program_imports_listed_modules_of_the_core() -> None:
+    """A list that may only shrink, so that the program could leave the package one day."""
+    listed = CORE_OF_APP.read_text().split()
+    used = {target for name in PATHS if name.startswith("vijax.app.") for target in all_imports(name)}
+    core = {name for name in used if not name.startswith("vijax.app.")}
+    new, unused = sorted(core - set(listed)), sorted(set(listed) - core)
+    remedy = f"Take what is needed from a listed one; or, where one was moved, write its new name in {CORE_OF_APP.name}"
+    assert not new, f"core modules that vijax/app did not need so far: {new}. {remedy}"
+    assert not unused, f"core modules that vijax/app needs no more: {unused}. Strike them from {CORE_OF_APP.name}"
+    assert listed == sorted(set(listed)), "in order, each once"
 
 
 def test_there_is_no_circle() -> None:

@@ -25,15 +25,16 @@ from tests.models.registry import on
 from tests.models.run_folders import CASES, SHORT, Table
 from tests.models.short_fits import assert_same
 from vijax.app.catalogue import LISTINGS
+from vijax.app.catalogue.parts.density_algorithm import METHODS
 from vijax.app.cli import main
-from vijax.app.kinds.assemble import batch_size, load_data, make_algorithm, settled, training
-from vijax.app.kinds.density_algorithm import METHODS
-from vijax.app.kinds.listing import Seen
-from vijax.app.runs.at_once import is_at_once
-from vijax.app.runs.loaded import Run
+from vijax.app.folder.at_once import is_at_once
+from vijax.app.folder.loaded import Run
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
+from vijax.app.plan.plan import settle
 from vijax.app.runs.run import named
-from vijax.app.settings.config import load_config
 from vijax.app.settings.options import settings_taken
+from vijax.app.sources.listing import Seen
 
 KEY = jax.random.key(5)
 DRAWS = 3
@@ -55,7 +56,7 @@ def made(tmp_path_factory):
     """case -> the run and the fit; each is made once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VIJAX_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr("vijax.app.page.pages._write_figures", lambda *arguments: [])
+        patch.setattr("vijax.app.report.pages._write_figures", lambda *arguments: [])
         yield functools.cache(lambda case: made_of(case, tmp_path_factory.mktemp(case.name)))
 
 
@@ -87,24 +88,22 @@ def short(case):
 def fitted_in_memory(config, folder):
     """The fit by `vijax.fit`, or by `vijax.auto`, of data that stay in memory."""
     with config.in_precision():
-        data = load_data(config)
-        config = settled(config, data)
-        algorithm = make_algorithm(config, data)
-        arranged, key = training(config, data, algorithm.spec.model), jax.random.key(config.fit.seed)
+        plan = settle(config, load_data(config))
+        config, algorithm, key = plan.config, plan.algorithm, jax.random.key(config.fit.seed)
         if is_at_once(config):
             method = METHODS[config.algorithm.name]
-            fit = method(algorithm.spec.model, arranged, key=key, **settings_taken(config.algorithm))
+            fit = method(algorithm.spec.model, plan.training, key=key, **settings_taken(config.algorithm))
         else:
             fit = vi.fit(
                 algorithm,
-                arranged,
+                plan.training,
                 key=key,
                 num_epochs=config.fit.num_epochs,
-                batch_size=batch_size(config, data),
+                batch_size=plan.batch_size,
                 tol=config.fit.convergence,
                 throw=False,
             )
-        return Run(folder, config, Seen(fit, data, config.model, key))
+        return Run(folder, config, Seen(fit, plan.data, config.model, key))
 
 
 def loaded(one, folder=None, training=None):

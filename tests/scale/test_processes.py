@@ -352,7 +352,7 @@ BEGINS = """
 import os, pathlib, signal, time
 from vijax.scale import watch
 watch.SILENT_S = 3.0
-from vijax.app.runs.team import Team
+from vijax.app.folder.team import Team
 team = Team(f"127.0.0.1:{port}", count, k, near=pathlib.Path(os.environ["NEAR"]))
 print(len(list(pathlib.Path(os.environ["NEAR"]).glob(".vijax-*"))), flush=True)
 if k == 1:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from vijax.app.progress import say_to_stderr
+from vijax.app.settings.progress import say_to_stderr
 from vijax.fitting.interrupt import ignore_from_now_on
 from vijax.terminal import printable
 
@@ -63,8 +63,8 @@ def fit(
 
         return _end_of_sweep(*sweep_over(config, set, data, out, sweep, say_to_stderr))
 
+    from vijax.app.plan.config import load_config
     from vijax.app.runs.run import start
-    from vijax.app.settings.config import load_config
 
     return _end(start(load_config(config, set, data), out))
 
@@ -107,9 +107,9 @@ def resume(
         of = coordinator, num_processes, process_id, devices, initialization_timeout
         return _end_of_team(*resume_together(run, of))
     _check_alone(coordinator=coordinator, num_processes=num_processes, process_id=process_id)
+    from vijax.app.folder.team import Alone
     from vijax.app.runs.run import resume
     from vijax.app.runs.sweep import is_sweep, resume_sweep
-    from vijax.app.runs.team import Alone
 
     if is_sweep(run):
         if devices is not None:
@@ -130,8 +130,8 @@ def compare(
       training: compare bounds on the training data, where nothing is or can be held out.
       by: a column of labels beside the data: how far the topics, components or states of each run agree with it (NMI).
     """
-    from vijax.app.comparing.comparison import compare, compare_by_training
-    from vijax.app.comparing.comparison_files import comparison_text, write_comparison
+    from vijax.app.answers.comparison import compare, compare_by_training
+    from vijax.app.answers.comparison_files import comparison_text, write_comparison
 
     found = compare_by_training(runs) if training else compare(runs, say_to_stderr, by=by or "")
     if out is not None:
@@ -146,7 +146,7 @@ def summary(run: Path, /) -> int:
     Args:
       run: folder of a run, finished or not.
     """
-    from vijax.app.page.pages import read_run, summary_text
+    from vijax.app.report.pages import read_run, summary_text
 
     print(summary_text(read_run(run)))
     return 0
@@ -168,9 +168,9 @@ def topics(
       num_topics: number of topics; all if not given.
       format: text to read; or csv, json or md (a table of Markdown), with the probabilities of words.
     """
-    from vijax.app.page.exports import formatted
-    from vijax.app.runs.loaded import read
-    from vijax.app.runs.run_end import say_remarks
+    from vijax.app.drawing.exports import formatted
+    from vijax.app.folder.loaded import read
+    from vijax.app.folder.run_end import say_remarks
 
     found = read(run).topics(num_words)[:num_topics]
     say_remarks(run, say_to_stderr)
@@ -198,9 +198,9 @@ def shares(
       column: the column of the text in a table; that of the run if not given.
       out: file to write instead, .csv, .parquet or .jsonl: a row for each group and topic, with an interval.
     """
-    from vijax.app.page.blocks import Topics, text
-    from vijax.app.page.pages import read_run
-    from vijax.app.rows.shares import shares_of_run, tables
+    from vijax.app.answers.shares import shares_of_run, tables
+    from vijax.app.drawing.blocks import Topics, text
+    from vijax.app.report.pages import read_run
     from vijax.app.rows.transformed import write_columns
 
     found = shares_of_run(run, by, every, data, column, say_to_stderr)
@@ -234,7 +234,7 @@ def transform(
       column: the column of the text in a table of documents; that of the run if not given.
       training: the place of the training data now, for models that need them, if they have been moved.
     """
-    from vijax.app.runs.results import transform_run
+    from vijax.app.answers.results import transform_run
 
     print(transform_run(run, data, out, column, training, say_to_stderr))
     return 0
@@ -271,7 +271,7 @@ def predict(
       seed: seed of the draws.
       training: see `vijax transform`.
     """
-    from vijax.app.runs.results import Asked, predict_run
+    from vijax.app.answers.results import Asked, predict_run
 
     asked = Asked(data, rows, steps, draws, each, level, seed)
     print(predict_run(run, asked, out, training, say_to_stderr))
@@ -289,9 +289,9 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
       seed: seed of the split in halves and of the draws.
       training: see `vijax transform`.
     """
-    from vijax.app.runs.loaded import read
-    from vijax.app.runs.quality import evaluated
-    from vijax.app.runs.run_end import say_remarks
+    from vijax.app.answers.quality import evaluated
+    from vijax.app.folder.loaded import read
+    from vijax.app.folder.run_end import say_remarks
     from vijax.app.settings.typed_toml import check_seed
 
     check_seed(seed)
@@ -324,8 +324,8 @@ def report(run: Path, /, *, name: tuple[str, ...] = ()) -> int:
       run: its folder.
       name: names of topics, for all outputs from now on: --name "0: politics" "7: film".
     """
-    from vijax.app.page.pages import write_pages
-    from vijax.app.runs.results import rename_topics
+    from vijax.app.answers.results import rename_topics
+    from vijax.app.report.pages import write_pages
 
     if name:
         rename_topics(run, name)
@@ -340,7 +340,7 @@ def settings(*, model: str | None = None) -> int:
     Args:
       model: name of the model; without it, lda, under a list of the models.
     """
-    from vijax.app.settings.config import settings_text
+    from vijax.app.plan.config import settings_text
 
     print(settings_text(model), end="")
     return 0
@@ -348,7 +348,7 @@ def settings(*, model: str | None = None) -> int:
 
 def configs() -> int:
     """Prints the names of the configurations that come with vijax."""
-    from vijax.app.settings.config import configs_text
+    from vijax.app.plan.config import configs_text
 
     print(configs_text())
     return 0
@@ -363,7 +363,7 @@ def init(model: str, /, *, data: str, out: Path | None = None, set: tuple[str, .
       out: the file to write; named after data and model if not given.
       set: settings that are known already, as key=value: --set data.separator=";" data.target=price.
     """
-    from vijax.app.initial import write_initial
+    from vijax.app.plan.initial import write_initial
 
     written = write_initial(model, data, out, set)
     print(f"Wrote {written}: look at it, then: vijax fit {written}")
@@ -381,8 +381,8 @@ def prepare(config: Path, /, *, out: Path, data: str | None = None, set: tuple[s
       set: settings to change, as key=value: --set data.column=text data.min_df=20.
       workers: processes that work side by side.
     """
-    from vijax.app.kinds.documents import prepare_shards
-    from vijax.app.settings.config import load_config
+    from vijax.app.plan.config import load_config
+    from vijax.app.sources.documents import prepare_shards
 
     prepare_shards(load_config(config, set, data), out, workers, say_to_stderr)
     print(f"The shards are in {out.resolve()}. Now: vijax fit {config} --data {out}")
@@ -403,7 +403,7 @@ COMMANDS: dict[str, Callable[..., int]] = {each.__name__: each for each in (*RUN
 
 
 def _end_of_sweep(folder: Path, found: Any) -> int:
-    from vijax.app.comparing.comparison_files import comparison_text
+    from vijax.app.answers.comparison_files import comparison_text
 
     print(comparison_text(found))
     print(f"Table and figure: {(folder / 'comparison.csv').resolve()}, {(folder / 'comparison.png').resolve()}")
@@ -430,7 +430,7 @@ UNUSABLE = 4
 
 def _end(outcome: Any) -> int:
     """Prints the last screen: results, score, the path of the page; and how to go on if the run did not finish."""
-    from vijax.app.page.pages import summary_path
+    from vijax.app.report.pages import summary_path
     from vijax.evaluate import Ranking, Score
     from vijax.fitting.status import Status
 
@@ -474,8 +474,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = _guarded(given, debug, at_the_end)
         finally:
             at_the_end()
-    if ours and "vijax.app.runs.team" in sys.modules:
-        sys.modules["vijax.app.runs.team"].leave(code)
+    if ours and "vijax.app.folder.team" in sys.modules:
+        sys.modules["vijax.app.folder.team"].leave(code)
     return code
 
 
@@ -503,7 +503,7 @@ def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> i
 @contextlib.contextmanager
 def _as_a_program(debug: bool) -> Iterator[None]:
     """Sets up the process of the program: keeps compiled programs, and XLA's banners off the screen."""
-    from vijax.app.runs.banners import kept_off
+    from vijax.app.settings.banners import kept_off
 
     _keep_compiled_programs()
     with contextlib.nullcontext() if debug else kept_off():
@@ -511,7 +511,7 @@ def _as_a_program(debug: bool) -> Iterator[None]:
 
 
 def _run(given: list[str]) -> int:
-    from vijax.app.guide import GUIDE
+    from vijax.app.settings.guide import GUIDE
     from vijax.extras import require_extra
 
     tyro = require_extra("tyro")
@@ -552,7 +552,7 @@ WITH_SETTINGS = ("fit", "init", "prepare")
 
 def _one_line(error: Exception, command: str) -> str:
     """The message in the words of the command line; for a fault of vijax its kind, and how to see more."""
-    from vijax.app.settings.wording import in_command_line_terms
+    from vijax.app.plan.wording import in_command_line_terms
     from vijax.data.formulas.tokens import FormulaError
 
     if isinstance(error, FormulaError):

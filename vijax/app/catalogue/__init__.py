@@ -1,10 +1,13 @@
 """The models of the command line, one or several kindred ones a file: see "How to put a model on the command line" in
-docs/extending.md."""
+docs/extending.md.
+
+What several of them share is in `parts`. What holds for a kind of data belongs to `sources`, for rows to `rows`.
+"""
 
 import importlib
 import pkgutil
 
-from vijax.app.kinds.listing import Listing
+from vijax.app.sources.listing import Listing
 
 
 def listings() -> dict[str, Listing]:

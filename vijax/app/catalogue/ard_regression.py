@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from vijax import models
-from vijax.app.kinds import offsets
-from vijax.app.kinds.listing import Found, Listing, Seen, Tell
-from vijax.app.kinds.tables import TABLES, design, pairs
-from vijax.app.page import views
-from vijax.app.page.blocks import Block, Scatter, Table
+from vijax.app.drawing import views
+from vijax.app.drawing.blocks import Block, Scatter, Table
 from vijax.app.rows.by_row import TARGETS, RowScore
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import units_of
+from vijax.app.sources import offsets
+from vijax.app.sources.listing import Found, Listing, Seen, Tell
+from vijax.app.sources.tables import TABLES, design, pairs
 
 Settings = model_section(
     models.ard_regression,

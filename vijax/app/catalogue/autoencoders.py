@@ -13,17 +13,17 @@ from jaxtyping import Array, Float
 
 from vijax import models
 from vijax.app.catalogue import hmm, state_space, switching
-from vijax.app.kinds import networks
-from vijax.app.kinds.listing import Data, Found, Seen, Tell
-from vijax.app.kinds.networks import AmortisedAlgorithm, StructuredAlgorithm
-from vijax.app.kinds.tables import by_sequence
-from vijax.app.page import views
-from vijax.app.page.blocks import Block, Curves, Table
+from vijax.app.catalogue.parts import networks
+from vijax.app.catalogue.parts.networks import AmortisedAlgorithm, StructuredAlgorithm
+from vijax.app.drawing import views
+from vijax.app.drawing.blocks import Block, Curves, Table
 from vijax.app.rows.by_row import RowScore, checked, in_blocks, in_blocks_of_sequences, of_local, sequences
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import log_scales, units_of
+from vijax.app.sources.listing import Data, Found, Seen, Tell
+from vijax.app.sources.tables import by_sequence
 from vijax.arguments import POSITIVE, whole
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 

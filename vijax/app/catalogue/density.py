@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.kinds.density_algorithm import DensityAlgorithm, read_by
-from vijax.app.kinds.listing import Data, Listing, Seen
-from vijax.app.kinds.tables import TABLES, load_table, target, values
-from vijax.app.page.blocks import Block, Intervals, Table
-from vijax.app.page.cuts import first_of
+from vijax.app.catalogue.parts.density_algorithm import NOT_BY_PARTS, DensityAlgorithm, read_by
+from vijax.app.drawing.blocks import Block, Intervals, Table
+from vijax.app.drawing.cuts import first_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.settings.units import units_of
 from vijax.app.settings.user_code import executed, telling_where
+from vijax.app.sources.listing import Data, Listing, Seen
+from vijax.app.sources.tables import TABLES, load_table, target, values
 from vijax.arguments import whole
 from vijax.contract.model import Model
 from vijax.data.tables.table import Table as Rows
@@ -182,4 +182,5 @@ LISTING = Listing(
     no_transform="what it predicts is in the Python file alone: draw from it with "
     "vijax.load(RUN, allow_code=True).sample(key, n), and apply the file's own functions to the draws",
     needs_rows=True,
+    not_by_parts=NOT_BY_PARTS,
 )

@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax import models
-from vijax.app.kinds.listing import Listing, Seen
-from vijax.app.kinds.tables import TABLES, held_out_entries, values
-from vijax.app.page import views
-from vijax.app.page.blocks import Block, Heat, Table
+from vijax.app.drawing import views
+from vijax.app.drawing.blocks import Block, Heat, Table
 from vijax.app.rows.by_row import ROWS, RowScore, of_local
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.units import log_scales, units_of
+from vijax.app.sources.listing import Listing, Seen
+from vijax.app.sources.tables import TABLES, held_out_entries, values
 from vijax.data.tables.table import Manner
 from vijax.families.vector.free_normals import LowRankNormal
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from vijax import models
-from vijax.app.kinds.listing import Listing, Seen
-from vijax.app.kinds.tables import TABLES, values
-from vijax.app.page.blocks import Block, Heat, Table
+from vijax.app.drawing.blocks import Block, Heat, Table
 from vijax.app.rows.by_row import ROWS, RowScore, of_local
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
+from vijax.app.sources.listing import Listing, Seen
+from vijax.app.sources.tables import TABLES, values
 
 ACTIVE_SHARE = 1e-3
 """The share of the whole below which a component counts as switched off."""

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from vijax.app.kinds.density_algorithm import DensityAlgorithm
-from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
-from vijax.app.kinds.tables import AS_IN_TRAINING, TABLES, AllBut, check_no_column
-from vijax.app.page.blocks import Block, Intervals, Table
+from vijax.app.catalogue.parts.density_algorithm import NOT_BY_PARTS, DensityAlgorithm
+from vijax.app.drawing.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import given, model_section
 from vijax.app.settings.sections import dialect_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
+from vijax.app.sources.listing import Data, Found, Listing, New, Seen, Tell
+from vijax.app.sources.tables import AS_IN_TRAINING, TABLES, AllBut, check_no_column
 from vijax.data.formulas.parser import parse
 from vijax.data.reading.checks import Notes, fail
 from vijax.data.schema.schema import Schema
@@ -415,4 +415,5 @@ LISTING = Listing(
     transform=transform,
     predicts="mean",
     needs_rows=True,
+    not_by_parts=NOT_BY_PARTS,
 )

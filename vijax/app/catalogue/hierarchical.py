@@ -11,16 +11,16 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax import models
 from vijax.app.catalogue.predictors import PREDICTED, predictions
-from vijax.app.kinds import offsets
-from vijax.app.kinds.listing import Drawing, Found, Listing, Seen, Tell
-from vijax.app.kinds.tables import TABLES, design, grouped
-from vijax.app.page import views
-from vijax.app.page.blocks import Block, Intervals, Table
+from vijax.app.drawing import views
+from vijax.app.drawing.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore, bounds, in_blocks
 from vijax.app.settings.options import chooser, chosen, given, model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import covariance_of, units_of
+from vijax.app.sources import offsets
+from vijax.app.sources.listing import Drawing, Found, Listing, Seen, Tell
+from vijax.app.sources.tables import TABLES, design, grouped
 from vijax.inference import likelihood
 from vijax.models.emission.gaussian import normal_draw
 

@@ -9,13 +9,11 @@ import jax
 import numpy as np
 
 from vijax import models
-from vijax.app.kinds import emissions
-from vijax.app.kinds.emissions import EmissionConfig
-from vijax.app.kinds.listing import Data, Found, Seen, Tell
-from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
-from vijax.app.kinds.widened import deviations_of_rows
-from vijax.app.page.blocks import Block, Course, Heat, Strips, Table
-from vijax.app.page.cuts import first_of
+from vijax.app.catalogue.parts import emissions
+from vijax.app.catalogue.parts.emissions import EmissionConfig
+from vijax.app.catalogue.parts.widened import deviations_of_rows
+from vijax.app.drawing.blocks import Block, Course, Heat, Strips, Table
+from vijax.app.drawing.cuts import first_of
 from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
 from vijax.app.rows.forecasts import forecasts, longest_of_first
 from vijax.app.rows.times import times_of
@@ -23,6 +21,8 @@ from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import grow
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales, units_of
+from vijax.app.sources.listing import Data, Found, Seen, Tell
+from vijax.app.sources.tables import by_sequence, padded_sequences, sequence_model
 from vijax.arguments import whole
 
 MOST_SHOWN = 12

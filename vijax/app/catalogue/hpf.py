@@ -9,12 +9,12 @@ import numpy as np
 import optax
 
 from vijax import models
-from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell, key_of_scores
-from vijax.app.kinds.ratings import RATINGS
-from vijax.app.page.blocks import Block, Table
-from vijax.app.page.views import thinned
+from vijax.app.drawing.blocks import Block, Table
+from vijax.app.drawing.views import thinned
 from vijax.app.settings.options import built, chooser, model_section
 from vijax.app.settings.sections import row_section
+from vijax.app.sources.listing import Data, Found, Listing, Seen, Tell, key_of_scores
+from vijax.app.sources.ratings import RATINGS
 from vijax.evaluate import hide, ranked, ranking
 from vijax.evaluate.units import OF_RANKINGS
 from vijax.inference import estep, learning

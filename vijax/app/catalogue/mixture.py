@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from vijax import models
-from vijax.app.kinds import emissions
-from vijax.app.kinds.emissions import EmissionConfig, InitConfig
-from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.kinds.tables import TABLES, values
-from vijax.app.kinds.widened import deviations_of_rows
-from vijax.app.page.blocks import Block, Table
+from vijax.app.catalogue.parts import emissions
+from vijax.app.catalogue.parts.emissions import EmissionConfig, InitConfig
+from vijax.app.catalogue.parts.widened import deviations_of_rows
+from vijax.app.drawing.blocks import Block, Table
 from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
 from vijax.app.settings.options import built, chosen, model_section
 from vijax.app.settings.sections import EnergyAlgorithm, grow
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales
+from vijax.app.sources.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.sources.tables import TABLES, values
 from vijax.arguments import whole
 from vijax.families.discrete import stick_breaking
 

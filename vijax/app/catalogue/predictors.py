@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax import models
-from vijax.app.kinds import offsets
-from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.kinds.tables import TABLES, design, pairs, sites, target
-from vijax.app.page import views
-from vijax.app.page.blocks import Block, Lines, Scatter, Table
+from vijax.app.drawing import views
+from vijax.app.drawing.blocks import Block, Lines, Scatter, Table
 from vijax.app.rows.by_row import TARGETS, RowScore, in_blocks
 from vijax.app.settings.options import built, chooser, chosen, model_section
 from vijax.app.settings.sections import ProximalAlgorithm
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import units_of
+from vijax.app.sources import offsets
+from vijax.app.sources.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.sources.tables import TABLES, design, pairs, sites, target
 from vijax.arguments import POSITIVE
 from vijax.data.tables.table import TargetKind
 from vijax.extras import require_extra

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from vijax import models
-from vijax.app.kinds.listing import Found, Seen, Tell
-from vijax.app.kinds.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
-from vijax.app.page.blocks import Block, Heat, Lines, Table
-from vijax.app.page.cuts import first_of
+from vijax.app.drawing.blocks import Block, Heat, Lines, Table
+from vijax.app.drawing.cuts import first_of
 from vijax.app.rows.by_row import SEQUENCES, RowScore, checked, in_blocks_of_sequences, sequences
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.rows.times import times_of
 from vijax.app.settings.options import model_section
 from vijax.app.settings.units import log_scales, units_of
+from vijax.app.sources.listing import Found, Seen, Tell
+from vijax.app.sources.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
 
 MOST_COLUMNS = 4
 """Columns whose smoothed course is drawn."""

@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.app.catalogue.topics import OF_DOCUMENTS, CtmAlgorithm, correlations, of_shares, topics_block
-from vijax.app.kinds.documents import DOCUMENTS, columns_of, section_for
-from vijax.app.kinds.listing import Data, Found, Listing, New, Seen, Tell
-from vijax.app.kinds.topic_names import SEEDED, build_seeded
-from vijax.app.page import blocks
-from vijax.app.page.blocks import Block, Curves, Intervals, Table
-from vijax.app.progress import Counter
+from vijax.app.drawing import blocks
+from vijax.app.drawing.blocks import Block, Curves, Intervals, Table
 from vijax.app.settings.options import given, model_section
+from vijax.app.settings.progress import Counter
 from vijax.app.settings.sections import DescribedData
 from vijax.app.settings.typed_toml import setting
+from vijax.app.sources.documents import DOCUMENTS, columns_of, section_for
+from vijax.app.sources.listing import Data, Found, Listing, New, Seen, Tell
+from vijax.app.sources.topic_names import SEEDED, build_seeded
 from vijax.data.corpora.corpus import Corpus, split_ids
 from vijax.data.read import WRITTEN_BY_PEOPLE
 from vijax.data.reading.checks import DataError

@@ -9,13 +9,13 @@ from jaxtyping import Array, Float
 from scipy import stats
 
 from vijax import models
-from vijax.app.kinds.graphs import GRAPHS, adjacency
-from vijax.app.kinds.listing import Found, Listing, Seen, Tell
-from vijax.app.page import views
-from vijax.app.page.blocks import Block, Heat, Table
+from vijax.app.drawing import views
+from vijax.app.drawing.blocks import Block, Heat, Table
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
+from vijax.app.sources.graphs import GRAPHS, adjacency
+from vijax.app.sources.listing import Found, Listing, Seen, Tell
 from vijax.models.factors.stochastic_block_model import rates_matrix
 
 MOST_DRAWN = 60

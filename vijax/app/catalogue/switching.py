@@ -8,14 +8,14 @@ import numpy as np
 
 from vijax import models
 from vijax.app.catalogue import hmm, state_space
-from vijax.app.kinds.listing import Data, Found, Seen, Tell
-from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
-from vijax.app.page.blocks import Block, Heat, Table
+from vijax.app.drawing.blocks import Block, Heat, Table
 from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import covariance_of, units_of
+from vijax.app.sources.listing import Data, Found, Seen, Tell
+from vijax.app.sources.tables import by_sequence, padded_sequences, sequence_model
 
 Settings = model_section(
     models.arhmm, "autoregressive hidden Markov model of sequences", without=("dim",), num_states=4

@@ -11,16 +11,16 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from vijax import algorithms, models
-from vijax.app.kinds.documents import DOCUMENTS
-from vijax.app.kinds.listing import Found, Listing, Seen, Tell
-from vijax.app.kinds.topic_names import SEEDED, build_seeded, words_held
-from vijax.app.page.blocks import Arcs, Block, Heat, Table, Topics
-from vijax.app.page.views import thinned
+from vijax.app.drawing.blocks import Arcs, Block, Heat, Table, Topics
+from vijax.app.drawing.views import thinned
 from vijax.app.rows.by_row import RowScore
-from vijax.app.rows.doc_topics import commonest_words
 from vijax.app.settings.options import built, chooser, model_section, settings_in
 from vijax.app.settings.sections import DocumentAlgorithm, grow, lazy, row_section
 from vijax.app.settings.units import covariance_of
+from vijax.app.sources.doc_topics import commonest_words
+from vijax.app.sources.documents import DOCUMENTS
+from vijax.app.sources.listing import Found, Listing, Seen, Tell
+from vijax.app.sources.topic_names import SEEDED, build_seeded, words_held
 from vijax.arguments import EVEN, Argument
 from vijax.evaluate import npmi
 from vijax.families import Dirichlet, Product

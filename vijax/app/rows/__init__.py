@@ -1,1 +1,4 @@
-"""Tables made from a run: draws, predictions, scores and shares, row by row."""
+"""What a fitted model says of rows: results row by row, predictions, forecasts, draws.
+
+Tables are made here and written, for data that are read. Nothing here knows one model, or the folder of a run.
+"""

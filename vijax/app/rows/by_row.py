@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
-from vijax.app.kinds.listing import Drawing, Found, Seen, Tell
-from vijax.app.kinds.tables import design, padded_sequences, values
 from vijax.app.rows.times import times_ahead
+from vijax.app.sources.listing import Drawing, Found, Seen, Tell
+from vijax.app.sources.tables import design, padded_sequences, values
 from vijax.contract.batch import Minibatch
 from vijax.data.tables.table import Table
 from vijax.evaluate.score import ratio_estimate

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from vijax.app.kinds.listing import Seen
-from vijax.app.kinds.tables import padded_sequences
-from vijax.app.page.blocks import Block, Curves
-from vijax.app.page.cuts import first_of
+from vijax.app.drawing.blocks import Block, Curves
+from vijax.app.drawing.cuts import first_of
 from vijax.app.rows.times import times_of
 from vijax.app.settings.units import units_of
+from vijax.app.sources.listing import Seen
+from vijax.app.sources.tables import padded_sequences
 
 PAST, AHEAD = 60, 20
 """Steps that are drawn before the end of a sequence, and after it."""

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from vijax.app.kinds.listing import New, Seen
-from vijax.app.kinds.offsets import offset_of
 from vijax.app.rows.by_row import new_rows, rows_ahead
 from vijax.app.rows.transformed import Transformed
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import units_of
+from vijax.app.sources.listing import New, Seen
+from vijax.app.sources.offsets import offset_of
 from vijax.checks import require
 from vijax.data.tables.table import rows_of
 
@@ -86,7 +86,7 @@ class Draws:
 
 
 def drawn(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, groups: str) -> Draws:
-    """Draws of a table like this one: see `vijax.app.runs.loaded.Run.predictive`."""
+    """Draws of a table like this one: see `vijax.app.folder.loaded.Run.predictive`."""
     with rows_of(new.data):
         values = listing.drawing.draw(seen, new.data, key, num_draws, groups)
     if new.places is not None:

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from vijax.app.kinds.documents import new_documents
-from vijax.app.kinds.listing import Found, Listing, New, Seen, Tell
-from vijax.app.kinds.topic_names import labelled
-from vijax.app.page.digits import range_of, rounded
-from vijax.app.page.exports import csv_text
+from vijax.app.drawing.digits import range_of, rounded
+from vijax.app.drawing.exports import csv_text
 from vijax.app.settings.typed_toml import ConfigError
+from vijax.app.sources.documents import new_documents
+from vijax.app.sources.listing import Found, Listing, New, Seen, Tell
+from vijax.app.sources.topic_names import labelled
 from vijax.data.tables.table import rows_of
 from vijax.extras import require_extra
 from vijax.files import write_atomically

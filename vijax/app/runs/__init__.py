@@ -1,1 +1,5 @@
-"""A run and its folder: started, gone on with, restored, seen to its end."""
+"""Runs: begun, gone on with, seen to their end; sweeps, runs of several processes, and checks of finished ones.
+
+This floor puts the others together. What one of them can do alone does not belong here; what is said on the command
+line belongs to `cli`.
+"""

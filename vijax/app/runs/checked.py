@@ -8,17 +8,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from vijax.app.kinds.assemble import batch_size
-from vijax.app.kinds.assemble import training as training_data
-from vijax.app.kinds.density_algorithm import is_at_once
-from vijax.app.page import blocks
-from vijax.app.page.pages import write_pages
-from vijax.app.progress import announced
-from vijax.app.runs.claim import locked
-from vijax.app.runs.restored import again, restore
-from vijax.app.runs.run_end import end_of
-from vijax.app.runs.run_folder import Say, read_json, read_run_config, write_json
-from vijax.app.settings.config import Config, ConfigError
+from vijax.app.catalogue.parts.density_algorithm import is_at_once
+from vijax.app.drawing import blocks
+from vijax.app.folder.claim import locked
+from vijax.app.folder.restored import again, restore
+from vijax.app.folder.run_end import end_of
+from vijax.app.folder.run_folder import Say, read_json, read_run_config, write_json
+from vijax.app.plan.config import Config, ConfigError
+from vijax.app.report.pages import write_pages
+from vijax.app.settings.progress import announced
 from vijax.app.settings.typed_toml import check_seed
 from vijax.evaluate import metrics
 from vijax.trust.check import Check, Verdict, check
@@ -34,16 +32,15 @@ def check_run(folder: Path, seed: int, training: str | None, say: Say) -> Verdic
     if ended is None:
         raise ConfigError(f"{folder}: expected a run that has ended; go on with it: vijax resume {folder}")
     with locked(folder), config.in_precision():
-        data = again(folder, config, training)
-        if data.whole is not data.train:
+        plan = again(folder, config, training)
+        if plan.data.whole is not plan.data.train:
             raise ConfigError(
                 f"{folder}: its {config.listing.unit}s are more than data.sample, and a check reads all of them at once"
             )
-        seen = restore(folder, config, data)
-        rows = training_data(config, data, seen.model)
+        seen = restore(folder, plan)
         with announced(say, "Checking ... (it takes about a minute)"):
-            fit = seen.fit._replace(trace=_trace(folder, config, batch_size(config, data)))
-            verdict = _of_run(check(fit, rows, key=jax.random.key(seed)), config, ended)
+            fit = seen.fit._replace(trace=_trace(folder, config, plan.batch_size))
+            verdict = _of_run(check(fit, plan.training, key=jax.random.key(seed)), config, ended)
         path = folder / "result.json"
         record = read_json(path, f"write it again: vijax resume {folder}")
         kept = [block for block in record["blocks"] if block.get("title") not in TITLES]

@@ -13,31 +13,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from vijax.app.kinds import growth
-from vijax.app.kinds.assemble import (
-    batch_size,
-    load_data,
-    make_algorithm,
-    note_of_batch_size,
-    num_groups,
-    settled,
-    state_like,
-    training,
-)
-from vijax.app.kinds.density_algorithm import is_at_once, read_by
-from vijax.app.kinds.documents import with_own_stop_words
-from vijax.app.kinds.listing import Data, Seen, key_of_scores
-from vijax.app.kinds.tables import held_out_entries
-from vijax.app.page.blocks import without_excerpts
-from vijax.app.page.pages import write_pages
-from vijax.app.progress import Printer, announced, say_to_stderr
-from vijax.app.runs.at_once import as_kept, fitted, keep_stage, keeper, read_stage
-from vijax.app.runs.claim import claimed, locked, unwritable
-from vijax.app.runs.quality import quality
-from vijax.app.runs.recorder import Recorder
-from vijax.app.runs.results import forget_results, write_results
-from vijax.app.runs.run_end import what_is_saved, whole_end_of, write_end
-from vijax.app.runs.run_folder import (
+from vijax.app.answers.quality import quality
+from vijax.app.answers.results import forget_results, write_results
+from vijax.app.catalogue.parts.density_algorithm import is_at_once, read_by
+from vijax.app.drawing.blocks import without_excerpts
+from vijax.app.folder.at_once import as_kept, fitted, keep_stage, keeper, read_stage
+from vijax.app.folder.claim import claimed, locked, unwritable
+from vijax.app.folder.recorder import Recorder
+from vijax.app.folder.run_end import what_is_saved, whole_end_of, write_end
+from vijax.app.folder.run_folder import (
     Say,
     check_same_data,
     latest_checkpoint,
@@ -48,11 +32,19 @@ from vijax.app.runs.run_folder import (
     write_beginning,
     write_kept,
 )
-from vijax.app.runs.team import Alone
-from vijax.app.settings.config import Config, ConfigError, resolved
+from vijax.app.folder.team import Alone
+from vijax.app.plan import growth
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import Config, ConfigError, resolved
+from vijax.app.plan.plan import Plan, settle
+from vijax.app.report.pages import write_pages
+from vijax.app.settings.progress import Printer, announced, say_to_stderr
 from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.app.settings.user_code import named_at_fit
+from vijax.app.sources.documents import with_own_stop_words
+from vijax.app.sources.listing import Data, Seen, key_of_scores
+from vijax.app.sources.tables import held_out_entries
 from vijax.data.reading.checks import DataError
 from vijax.data.tables.table import rows_of
 from vijax.evaluate import metrics
@@ -99,20 +91,18 @@ def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr, 
 def begin(config: Config, folder: Path | None, say: Say, data: Data | None = None, team: Alone = ALONE) -> Outcome:
     """As `start`, for a configuration from `named`; data may have been read already."""
     with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
-        data = read(config, say) if data is None else data
-        config = settled(config, data)
+        plan = settle(config, read(config, say) if data is None else data)
         with announced(say, MAKING):
-            algorithm = make_algorithm(config, data)
-            _check_beforehand(config, algorithm, data, team)
-        if data.test is not None and not config.listing.has_score(algorithm.spec.model):
+            _check_beforehand(plan, team)
+        if plan.data.test is not None and not config.listing.has_score(plan.algorithm.spec.model):
             say(f"Note: {config.listing.name} has no held-out score; data.held_out=0 learns from all of the data")
         try:
-            write_beginning(folder, config, data)
+            write_beginning(folder, plan)
         except OSError as error:
             reason = error.strerror or str(error)
             raise OSError(f"{folder} could not be written ({reason}); make room, or name another with --out") from error
         say(f"Run folder: {folder}")
-        return _sit(Sitting(folder, config, data, algorithm, None, say, team))
+        return _sit(Sitting(folder, plan, None, say, team))
 
 
 def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None, team: Alone = ALONE) -> Outcome:
@@ -125,13 +115,11 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None, tea
     if team.devices is not None and is_at_once(config):
         raise ConfigError(f"devices: not for algorithm.name = {config.algorithm.name}, which computes on one")
     with locked(folder), _telling(folder), config.in_precision():
-        data = read(config, say) if data is None else data
-        check_same_data(folder, config, data)
-        write_kept(folder, config, data)  # mends damaged files
-        with announced(say, MAKING):
-            algorithm = make_algorithm(config, data)
+        plan = Plan(config, read(config, say) if data is None else data)
+        check_same_data(folder, plan)
+        write_kept(folder, plan)  # mends damaged files
         remove_leftovers(own_folder(folder / "checkpoints"))
-        found, ended = _found(folder, config, algorithm, data, say), whole_end_of(folder, say)
+        found, ended = _newest(folder, plan, say), whole_end_of(folder, say)
         if found is not None and ended is not None and _is_at_its_end(config, found, ended):
             more = "" if is_at_once(config) else f"; to go on, lower fit.convergence in {folder / 'config.toml'}"
             say(f"{folder} has {'ended' if is_at_once(config) else 'converged'}{more}")
@@ -141,19 +129,17 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None, tea
         found = None if is_at_once(config) else found  # such a fit goes on from its stage, or begins again
         forget_results(folder, config)
         _prepare(folder, found.step if found else 0, say)
-        return _sit(Sitting(folder, config, data, algorithm, found, say, team))
+        return _sit(Sitting(folder, plan, found, say, team))
 
 
 def follow(config: Config, team: Alone) -> Status:
     """Takes part in the fit of a run whose folder another process keeps, from its newest checkpoint if it has one."""
     say = lambda line: None
     with config.in_precision():
-        data = load_data(config)
-        config = settled(config, data)
-        algorithm = make_algorithm(config, data)
-        _check_beforehand(config, algorithm, data, team)
+        plan = settle(config, load_data(config))
+        _check_beforehand(plan, team)
         with team.at_work(None, 0, say) as (folder, step), _terminable():
-            found = _found(folder, config, algorithm, data, say) if step else None
+            found = _newest(folder, plan, say) if step else None
             if step != (found.step if found else 0):
                 there = f"step {found.step}" if found else "no checkpoint"
                 raise ConfigError(f"{folder}: expected step {step}, as process 0 reads, got {there}: share the folder")
@@ -162,17 +148,17 @@ def follow(config: Config, team: Alone) -> Status:
                 if team.agreed(seen.stopping):
                     team.stored(folder / "checkpoints", seen.step, seen.whole)
 
-            arranged = training(config, data, algorithm.spec.model)
-            return _fitted(Sitting(folder, config, data, algorithm, found, say, team), arranged, (join,)).status
+            return _fitted(Sitting(folder, plan, found, say, team), (join,)).status
 
 
-def _found(folder: Path, config: Config, algorithm: Any, data: Data, say: Say) -> checkpoint.Checkpoint | None:
+def _newest(folder: Path, plan: Plan, say: Say) -> checkpoint.Checkpoint | None:
     """The newest checkpoint. A run that does not go on from one does without a checkpoint that cannot be read."""
     try:
-        kept = as_kept(folder, config, algorithm)
-        return latest_checkpoint(folder, config, state_like(config, kept, data), say)
+        with announced(say, MAKING):
+            like = plan.state_like(as_kept(folder, plan))
+        return latest_checkpoint(folder, plan.config, like, say)
     except (DamagedError, checkpoint.CheckpointError) as error:
-        if not is_at_once(config):
+        if not is_at_once(plan.config):
             raise
         fault = error.fault if isinstance(error, DamagedError) else error
         say(f"Warning: {fault}. It is fitted again.")
@@ -208,9 +194,10 @@ def _is_at_its_end(config: Config, found: checkpoint.Checkpoint, ended: dict[str
     return same and (ended["status"] == str(Status.CONVERGED) or by_itself)
 
 
-def _check_beforehand(config: Config, algorithm: Any, data: Data, team: Alone) -> None:
+def _check_beforehand(plan: Plan, team: Alone) -> None:
     """Raises an error that would else come once the run has begun, so that nothing is left behind."""
-    steps = config.fit.num_epochs * _steps_per_epoch(config, data)
+    config, data, algorithm = plan.config, plan.data, plan.algorithm
+    steps = config.fit.num_epochs * plan.steps_per_epoch
     if not 0.5 < steps < MOST_STEPS:
         raise ConfigError(
             f"fit.num_epochs: expected passes over the data of 1 to {MOST_STEPS:,} steps in all, got "
@@ -230,7 +217,7 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data, team: Alone) -
     for name, part in parts.items():
         try:
             with rows_of(part):
-                check(read_by(algorithm.spec.model, config.listing.arrange(part, config.model)))
+                check(read_by(algorithm.spec.model, plan.arranged(part)))
         except DataError:
             raise
         except ValueError as error:
@@ -272,9 +259,7 @@ class Sitting(NamedTuple):
     """A run that is at work: its checkpoint (None at step 0), and the processes at it."""
 
     folder: Path
-    config: Config
-    data: Data
-    algorithm: Any
+    plan: Plan
     found: checkpoint.Checkpoint | None
     say: Say
     team: Alone
@@ -286,15 +271,16 @@ def _sit(sitting: Sitting) -> Outcome:
         return _seen_to_its_end(sitting)
 
 
-def _fitted(sitting: Sitting, arranged: Any, callbacks: tuple[Any, ...]) -> Fit:
-    _, config, data, algorithm, found, say, team = sitting
+def _fitted(sitting: Sitting, callbacks: tuple[Any, ...]) -> Fit:
+    _, plan, found, say, team = sitting
+    config = plan.config
     return fit(
-        algorithm,
-        arranged,
+        plan.algorithm,
+        plan.training,
         key=jax.random.key(config.fit.seed),
         num_epochs=config.fit.num_epochs,
-        batch_size=batch_size(config, data),
-        state=found.tree if found else growth.begun(config, data, algorithm, arranged, say),
+        batch_size=plan.batch_size,
+        state=found.tree if found else growth.first_state(plan, say),
         restarts=config.fit.restarts,
         tol=config.fit.convergence,
         callbacks=callbacks,
@@ -304,20 +290,20 @@ def _fitted(sitting: Sitting, arranged: Any, callbacks: tuple[Any, ...]) -> Fit:
 
 
 def _seen_to_its_end(sitting: Sitting) -> Outcome:
-    folder, config, data, algorithm, _, say, team = sitting
+    folder, plan, _, say, team = sitting
+    config, data = plan.config, plan.data
     key, listing = jax.random.key(config.fit.seed), config.listing
     score_key, read_key = key_of_scores(), jax.random.split(jax.random.fold_in(key, 1))[1]
-    note = note_of_batch_size(config, num_groups(config, data))
-    if note:
-        say(note)
+    if plan.note_of_batch_size:
+        say(plan.note_of_batch_size)
 
     def score(seen: Any) -> Any:
         return listing.scored(Seen(Fit(seen.alg, seen.state, {}, None), data, config.model, score_key))
 
     every = config.fit.evaluate_every
     if every is None:
-        every = max(1, round(config.fit.num_epochs * _steps_per_epoch(config, data) / 6))
-    scores = data.test is not None and listing.has_score(algorithm.spec.model)
+        every = max(1, round(config.fit.num_epochs * plan.steps_per_epoch / 6))
+    scores = data.test is not None and listing.has_score(plan.algorithm.spec.model)
     recorder = Recorder(
         folder,
         noted_settings(folder, config),
@@ -337,17 +323,16 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
         per=listing.per,
         more=team.slowest,
     )
-    arranged = training(config, data, algorithm.spec.model)
     with _terminable(), heard_while_busy(), warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
         if is_at_once(config):
             with announced(say, f"Fitting ... ({config.algorithm.name} stops by itself, and shows no steps)"):
-                stage = read_stage(folder, config, algorithm, say)
-                result = fitted(config, algorithm, arranged, key, (keeper(folder), recorder), stage)
+                stage = read_stage(folder, plan, say)
+                result = fitted(plan, key, (keeper(folder), recorder), stage)
                 keep_stage(folder, config, result)
         else:
             with printer.announcing():
-                result = _fitted(sitting, arranged, (recorder, printer))
+                result = _fitted(sitting, (recorder, printer))
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
     shown, fault = _described(listing, Seen(result, data, config.model, read_key, say))
@@ -368,11 +353,6 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
         raise fault
     skipped = skipped_text(result.num_skipped, int(result.state.step))
     return Outcome(folder, result.status, recorder.latest_score, skipped, result.usable)
-
-
-def _steps_per_epoch(config: Config, data: Data) -> int:
-    size = batch_size(config, data)
-    return 1 if size is None else max(1, -(-num_groups(config, data) // size))
 
 
 def _described(listing: Any, seen: Seen) -> tuple[list[Any], Exception | None]:

@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vijax.app.comparing.comparison import Comparison, compare
-from vijax.app.comparing.comparison_files import write_comparison
-from vijax.app.kinds.assemble import make_algorithm
-from vijax.app.kinds.listing import Data
-from vijax.app.runs.claim import claimed, locked
+from vijax.app.answers.comparison import Comparison, compare
+from vijax.app.answers.comparison_files import write_comparison
+from vijax.app.folder.claim import claimed, locked
+from vijax.app.folder.run_end import whole_end_of
+from vijax.app.folder.run_folder import Say, read_json, write_json
+from vijax.app.plan.config import FOLDER_NAME, Config, ConfigError, load_config, model_key
+from vijax.app.plan.plan import Plan
 from vijax.app.runs.run import begin, named, read, resume
-from vijax.app.runs.run_end import whole_end_of
-from vijax.app.runs.run_folder import Say, read_json, write_json
-from vijax.app.settings.config import FOLDER_NAME, Config, ConfigError, load_config, model_key
 from vijax.app.settings.typed_toml import DamagedError, flatten, toml_value, write_toml
+from vijax.app.sources.listing import Data
 from vijax.files import own_folder, write_text
 from vijax.fitting.status import Status
 
@@ -108,7 +108,7 @@ def _read(config: Config, say: Say) -> Data:
         data = read(config, say)
         if data.test is None:
             raise ConfigError("--sweep: runs are compared on held-out data, and there are none; set data.held_out=0.1")
-        if not config.listing.has_score(make_algorithm(config, data).spec.model):
+        if not config.listing.has_score(Plan(config, data).algorithm.spec.model):
             raise ConfigError(f"--sweep: {config.listing.name} has no held-out score by which runs could be compared")
     return data
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vijax.app.progress import say_to_stderr
+from vijax.app.folder.run_folder import read_run_config
+from vijax.app.folder.team import Team
+from vijax.app.plan.config import load_config
 from vijax.app.runs.run import Outcome, follow, named, resume, start
-from vijax.app.runs.run_folder import read_run_config
-from vijax.app.runs.team import Team
-from vijax.app.settings.config import load_config
+from vijax.app.settings.progress import say_to_stderr
 from vijax.fitting.status import Status
 
 Cluster = tuple[str | None, int | None, int | None, int | None, int]

@@ -23,13 +23,17 @@ class DataError(ValueError):
     """An error in data; the message says where, what was expected, what came and what to do."""
 
 
+REMEDY = "To mend it: "
+"""What stands between an error and its remedy."""
+
+
 def fail(where: object, expected: str, got: str, remedy: str) -> DataError:
     """The error to raise: `where` is an argument's name, or a file and perhaps a line.
 
     >>> str(fail("corpus.dat:3", "counts of 1 or more", "-2", "correct the line"))
     'corpus.dat:3: expected counts of 1 or more, got -2. To mend it: correct the line.'
     """
-    return DataError(f"{where}: expected {expected}, got {got}. To mend it: {remedy}.")
+    return DataError(f"{where}: expected {expected}, got {got}. {REMEDY}{remedy}.")
 
 
 def listed(names: Iterable[object], most: int = 10) -> str:

@@ -1,0 +1,300 @@
+"""Comparison of runs on the same held-out data (scores, paired differences, coherence of topics), or by their bounds on
+the training data."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vijax.app.answers.quality import plain_of
+from vijax.app.answers.results import results_paths
+from vijax.app.drawing.exports import unquoted
+from vijax.app.folder.restored import again, restore
+from vijax.app.folder.run_end import end_of
+from vijax.app.folder.run_folder import KEPT, UNITS, Say, read_facts, read_run_config
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import Config, ConfigError
+from vijax.app.plan.plan import Plan
+from vijax.app.settings.typed_toml import flatten
+from vijax.app.sources.doc_topics import beside
+from vijax.app.sources.listing import Data, Seen, key_of_scores
+from vijax.evaluate import Agreement, Coherence, metrics, nmi, npmi, paired_difference
+from vijax.evaluate.score import Difference
+from vijax.families import Dirichlet
+
+SILENT = ("name", "algorithm.lazy")
+"""Settings whose difference says nothing about runs."""
+SCALED = "standardise"
+"""The setting of [data] in which runs of one table may differ."""
+UNUSABLE = "do not use this fit (see its verdict)"
+"""Remark on a run whose verdict says so: it is not scored, however high its bound is."""
+NUM_WORDS = 10
+"""Number of leading words of a topic for its coherence."""
+
+
+class Compared(NamedTuple):
+    """A run in a comparison."""
+
+    folder: Path  # folder of the run
+    values: tuple[Any, ...]  # its settings that differ between runs, in the order of `Comparison.keys`
+    score: Any  # held-out score; None without one, as for a run that diverged, or whose verdict is not to use it
+    behind: Difference | None  # advantage of the best run; None for the best run itself and for a run without a score
+    coherence: Coherence | None  # NPMI of the topics over the training documents; None for models without topics
+    remark: str  # further facts: how it ended, why there is no score
+    agreement: Agreement | None = None  # NMI of the groups that it finds with a column of labels; None without one
+
+
+class Comparison(NamedTuple):
+    """Several runs."""
+
+    keys: tuple[str, ...]  # settings that differ between the runs
+    runs: tuple[Compared, ...]  # the runs, in the order in which they were named
+    best: int  # the place of the run with the best score
+    training: bool = False  # True where the scores are bounds on the training data, and nothing was held out
+    by: str = ""  # name of the column of labels
+    # the plain alternative, its score, and how much better the best run is; None where there is none
+    plain: tuple[str, float, Difference] | None = None
+
+    @property
+    def unusable(self) -> list[str]:
+        """Names of runs whose verdict is not to use them."""
+        return [run.folder.name for run in self.runs if UNUSABLE in run.remark]
+
+    @property
+    def as_good(self) -> list[int]:
+        """The places of runs that are within two standard errors of the best, the best included."""
+        close = [run.behind and run.behind.mean <= 2 * run.behind.standard_error for run in self.runs]
+        return [i for i, is_close in enumerate(close) if i == self.best or is_close]
+
+
+def compare(folders: Sequence[Path], say: Say, data: Data | None = None, by: str = "") -> Comparison:
+    """Scores two runs or more on the held-out data that they share, all with one key, so that documents are cut into
+    the same halves; with `by` the groups that they find are compared with this column of the data too. `data` may have
+    been read already."""
+    configs = [read_run_config(folder) for folder in folders]
+    # Where only some runs have standardised their columns, scores in the units of the data can still be compared.
+    scales = {getattr(config.data, SCALED, None) for config in configs} - {None}
+    check_same_data(folders, configs if len(scales) > 1 else None)
+    read = [data] * len(folders) if data is not None else _read(folders, configs)
+    if read[0].test is None:
+        raise ConfigError(
+            f"{folders[0]}: nothing was held out, and so there is nothing to compare; set data.held_out, or "
+            "compare bounds on the training data: vijax compare --training"
+        )
+    agreements = [
+        agreement(folder, config, by) if by else None for folder, config in zip(folders, configs, strict=True)
+    ]
+    found = []
+    for number, (folder, config, own) in enumerate(zip(folders, configs, read, strict=True), 1):
+        say(f"Scoring {folder} ({number} of {len(folders)})")
+        found.append(_scored(folder, Plan(config, own)))
+    scores = [score for score, _, _ in found]
+    best = _best(folders, scores)
+    keys = keys_that_differ(configs)
+    runs = []
+    for i, (folder, config, (score, coherence, remark)) in enumerate(zip(folders, configs, found, strict=True)):
+        behind = None if i == best or score is None else paired_difference(scores[best], score)
+        runs.append(Compared(folder, values_of(config, keys), score, behind, coherence, remark, agreements[i]))
+    return Comparison(keys, tuple(runs), best, by=by, plain=_plain(read[best], scores[best]))
+
+
+def _plain(data: Data, score: Any) -> tuple[str, float, Difference] | None:
+    plain = plain_of(Seen(None, data, None, None), score)  # type: ignore[arg-type]
+    return None if plain is None else (plain.name, float(plain.score.mean), paired_difference(score, plain.score))
+
+
+def agreement(folder: Path, config: Config, by: str) -> Agreement:
+    """NMI of what a run finds for each document or row with a column of the data: rows without a label are left out."""
+    (path, _), predicts = results_paths(folder, config), config.listing.predicts
+    if not path.is_file():
+        raise ConfigError(f"--by: {path}: there is no such file; make it: vijax transform {folder} --out {path}")
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    names = [*map(unquoted, header)]
+    if by not in names or predicts not in names:
+        columns = ", ".join(beside(names)) or "none"
+        expected = f"a column beside those that {config.listing.name} uses, of a model that finds groups"
+        raise ConfigError(f"--by {by}: {path}: expected {expected}; its columns are: {columns}")
+    places = names.index(by), names.index(predicts)
+    labels, found = zip(*([row[i] for i in places] for row in rows if row[places[0]]), strict=True)
+    return nmi(labels, found)
+
+
+def ending(folder: Path) -> str:
+    """The end of a run in a word or two, where it did not finish as it should; else empty."""
+    ended = end_of(folder)
+    status = "unfinished" if ended is None else ended["status"].partition(";")[0].partition(":")[0]
+    if ended is not None and not ended["usable"]:
+        return UNUSABLE
+    return "" if status in ("finished", "converged") else status
+
+
+def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
+    """The data of each run. They are the same, except where some runs have standardised them; each is checked against
+    the data that the run began with."""
+    found: dict[bool, Data] = {}
+    for folder, config in zip(folders, configs, strict=True):
+        scaled = getattr(config.data, SCALED, False)
+        found[scaled] = found[scaled] if scaled in found else again(folder, config).data
+    return [found[getattr(config.data, SCALED, False)] for config in configs]
+
+
+def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = None) -> None:
+    """Raises ConfigError on fewer than two runs, or runs of other data. The data are compared, not their settings: with
+    `configs`, as they were before columns were standardised."""
+    if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
+        raise ConfigError("vijax compare: expected two different runs or more: vijax compare RUN RUN")
+    found = [_of_data(read_facts(folder)) for folder in folders]
+    if configs is not None:
+        found = [_unscaled(facts, config) for facts, config in zip(found, configs, strict=True)]
+    if not all(UNITS in facts for facts in found):  # one is of an earlier version
+        found = [{key: value for key, value in facts.items() if key != UNITS} for facts in found]
+    first = found[0]
+    for folder, facts in zip(folders, found, strict=True):
+        changed = [key for key in {**first, **facts} if first.get(key) != facts.get(key)]
+        if changed:
+            known = ", ".join(f"{key}: {_cut(first.get(key))} and {_cut(facts.get(key))}" for key in changed)
+            raise ConfigError(
+                f"{folders[0]} and {folder} are of other data, on which scores cannot be compared ({known}); fit both "
+                "to the same data with the same split"
+            )
+
+
+def _cut(fact: Any) -> str:
+    """The beginning of it; long lists say that they go on."""
+    text = str(fact)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _unscaled(facts: dict[str, Any], config: Config) -> dict[str, Any]:
+    """Facts of the data of a run, with the checksum of the columns as they are in the table."""
+    if not getattr(config.data, SCALED, False):
+        return facts
+    raw = dataclasses.replace(config, data=dataclasses.replace(config.data, **{SCALED: False}))
+    plan = Plan(raw, load_data(raw))
+    return {**facts, "sha256": plan.fingerprint, UNITS: plan.fingerprint_of_units}
+
+
+def _of_data(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts that data.json has of the data, and not of the files of its run."""
+    return {key: value for key, value in facts.items() if key != KEPT}
+
+
+def _scored(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
+    """The score, the coherence, and a remark."""
+    config, remark = plan.config, ending(folder)
+    if remark == UNUSABLE:
+        return None, None, remark
+    with config.in_precision():
+        seen = restore(folder, plan)._replace(key=key_of_scores())
+        if not config.listing.has_score(seen.model):
+            raise ConfigError(
+                f"{folder}: {config.listing.name} has no held-out score to compare; by its bound on the training data: "
+                "vijax compare --training"
+            )
+        try:
+            score = config.listing.scored(seen)
+            return (score if math.isfinite(score.mean) else None), _coherence(seen), remark
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            if not remark:
+                raise
+            return None, None, f"{remark}; no score: {error}"
+
+
+def _coherence(seen: Seen) -> Coherence | None:
+    topics = seen.posterior.get("topics")
+    if not isinstance(topics, Dirichlet) or topics.concentration.shape[1] < 2:
+        return None
+    concentration = np.maximum(np.asarray(topics.concentration, np.float64), 1e-10)
+    probs = concentration / concentration.sum(axis=1, keepdims=True)
+    return npmi(probs, seen.data.train, num_words=min(NUM_WORDS, probs.shape[1]))
+
+
+def _best(folders: Sequence[Path], scores: Sequence[Any]) -> int:
+    known = [i for i, score in enumerate(scores) if score is not None]
+    if not known:
+        raise ConfigError(f"{folders[0]} and the others have no score: all of them diverged, or are not to be used")
+    first = scores[known[0]]
+    for i in known:
+        same = type(scores[i]) is type(first) and np.array_equal(scores[i].parts[1], first.parts[1])
+        if not same:
+            raise ConfigError(
+                f"{folders[known[0]]} and {folders[i]} have scores that measure other things, and cannot be compared: "
+                f"{first}; {scores[i]}"
+            )
+    return max(known, key=lambda i: scores[i].mean)
+
+
+def keys_that_differ(configs: Sequence[Config]) -> tuple[str, ...]:
+    """The settings that differ; for different models only their names."""
+    flat = [flatten(config) for config in configs]
+    if len({values["model.name"] for values in flat}) > 1:
+        return ("model.name",)
+    keys = [key for key in flat[0] if key not in SILENT and (not key.startswith("data.") or key == f"data.{SCALED}")]
+    return tuple(key for key in keys if any(values[key] != flat[0][key] for values in flat))
+
+
+def values_of(config: Config, keys: Sequence[str]) -> tuple[Any, ...]:
+    """The values of settings."""
+    flat = flatten(config)
+    return tuple(flat[key] for key in keys)
+
+
+# --- by bounds on the training data ----------------------------------------------------------------------------------
+POINTS = ("em", "map")
+"""Algorithms that find points."""
+
+
+class TrainingBound(NamedTuple):
+    """The bound on the log evidence of the training data, nats, averaged over the last pass.
+
+    >>> print(TrainingBound(-2.5, "row"))
+    -2.500 nats per row (bound on the training data)
+    """
+
+    mean: float  # mean per word (row, step)
+    per: str  # name of this unit
+
+    @property
+    def standard_error(self) -> float:
+        """NaN: it is not known, because the bound is on the training data."""
+        return float("nan")
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} nats per {self.per} (bound on the training data)"
+
+
+def training_bound(folder: Path, config: Config) -> TrainingBound:
+    """The training bound of a run, from the records of its steps."""
+    curves = metrics.read_curves(folder / "metrics.jsonl")
+    finite = np.flatnonzero(np.isfinite(curves.elbo))
+    if not len(finite):
+        raise ConfigError(f"{folder}: no step of it has a bound, so that there is nothing to compare")
+    return TrainingBound(float(metrics.over_a_pass(curves)[finite[-1]]), config.listing.per)
+
+
+def compare_by_training(folders: Sequence[Path]) -> Comparison:
+    """Compares two runs or more of the same data by their bounds on the training data, where none can be held out."""
+    configs = [read_run_config(folder) for folder in folders]
+    check_same_data(folders)
+    found = [training_bound(folder, config) for folder, config in zip(folders, configs, strict=True)]
+    if len({bound.per for bound in found}) > 1:
+        raise ConfigError(f"their bounds are per {' and per '.join(sorted({b.per for b in found}))}: not comparable")
+    usable = [i for i, folder in enumerate(folders) if ending(folder) != UNUSABLE]
+    if not usable:
+        raise ConfigError(f"{folders[0]} and the others are not to be used: their verdicts say why")
+    best = max(usable, key=lambda i: found[i].mean)
+    keys = keys_that_differ(configs)
+    runs = []
+    for i, (folder, config, bound) in enumerate(zip(folders, configs, found, strict=True)):
+        behind = None if i == best else Difference(found[best].mean - bound.mean, float("nan"))
+        # A likelihood at a point is no bound on the evidence.
+        remarks = [ending(folder), "point estimates" if config.algorithm.name in POINTS else ""]
+        runs.append(Compared(folder, values_of(config, keys), bound, behind, None, ", ".join(filter(None, remarks))))
+    return Comparison(keys, tuple(runs), best, training=True)

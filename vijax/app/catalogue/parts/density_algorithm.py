@@ -1,0 +1,146 @@
+"""The section [algorithm] of log densities: the rows of free variables, and two methods that run to their own end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import optax
+
+from vijax import free_algorithms
+from vijax.app.settings.options import chooser, settings_in, unset
+from vijax.app.settings.typed_toml import ConfigError, Entry
+from vijax.arguments import POSITIVE, Argument, arguments_of
+from vijax.automatic.auto import MOST_FULL, auto
+from vijax.automatic.dadvi import dadvi
+from vijax.automatic.low_rank import rank_of
+from vijax.contract.model import Model
+from vijax.contract.objective import renyi
+from vijax.fitting.result import Fit
+from vijax.inference import guides
+from vijax.inference.compose import Algorithm
+from vijax.inference.guides import Guide
+from vijax.models.energies.density import with_guide
+
+METHODS: dict[str, Callable[..., Fit]] = {"auto": auto, "dadvi": dadvi}
+"""Methods that run to their own end, in the words of `algorithm.name`."""
+BLOCKS = Argument(
+    tuple[tuple[str, ...], ...],
+    None,
+    'variables that share a block, as in [["slope", "level"]]; unset: each is one',
+    None,
+)
+GUIDES: dict[str, tuple[Callable[..., Guide], dict[str, Argument]]] = {
+    "mean_field": (guides.mean_field, {}),
+    "full_rank": (guides.full_rank, {}),
+    "low_rank": (guides.low_rank, settings_in(guides.low_rank)),
+    "block": (lambda blocks=(): guides.block(blocks), {"blocks": BLOCKS}),
+    "mixture": (guides.mixture, settings_in(guides.mixture)),
+    "flow": (guides.flow, settings_in(guides.flow)),
+}
+"""Families of q: the constructor and the settings of each."""
+SHAPES = {
+    key: argument._replace(default=None, meaning=f"guide {name}: {argument.meaning}{unset({name: argument})}")
+    for name, (_, settings) in GUIDES.items()
+    for key, argument in settings.items()
+}
+"""Settings of guides."""
+
+
+def read_by(model: Model, rows: Any) -> Any:
+    """Rows as a model reads them: None for a density without data."""
+    return rows if model.free is None or model.free.reads_data else None
+
+
+def _guide(name: str | None, given: dict[str, Any]) -> Guide | None:
+    """The guide; takes its own settings out of those given."""
+    more = {key: given.pop(key) for key in SHAPES if key in given}
+    for key in more:
+        if name is None or key not in GUIDES[name][1]:
+            of = next(other for other, (_, settings) in GUIDES.items() if key in settings)
+            raise ConfigError(f'algorithm.{key}: expected algorithm.guide = "{of}" beside it, got {name or "no guide"}')
+    return None if name is None else GUIDES[name][0](**more)
+
+
+def _ngvi(model: Model, guide: str | None = None, **choices: Any) -> Algorithm:
+    return free_algorithms.ngvi(model, guide=_guide(guide, choices), **choices)
+
+
+def _advi(model: Model, alpha: float | None = None, **choices: Any) -> Algorithm:
+    return free_algorithms.advi(model, objective=None if alpha is None else renyi(alpha), **choices)
+
+
+def _by_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+    def make(model: Model, guide: str | None = None, learning_rate: float = 0.01, **choices: Any) -> Algorithm:
+        shape = _guide(guide, choices)
+        return row(model, guide=shape, optimizer=optax.adam(learning_rate), **choices)
+
+    return make
+
+
+def _ends_full(model: Model, **choices: Any) -> Algorithm:
+    """The algorithm of the normals that `vijax.auto` returns: checkpoints hold its state (or that of a mixture, see
+    `vijax.app.folder.at_once`)."""
+    dim = model.log_density.variables.dim
+    return _framed(model, guides.full_rank()) if dim <= MOST_FULL else _framed(model, guides.mean_field(), rank_of(dim))
+
+
+def _ends_diagonal(model: Model, **choices: Any) -> Algorithm:
+    """The algorithm of the normals that `vijax.dadvi` returns."""
+    return _framed(model, guides.mean_field())
+
+
+def _framed(model: Model, guide: Guide, directions: int = 0) -> Algorithm:
+    return free_algorithms.ngvi(with_guide(model, guide, is_framed=True, num_directions=directions))
+
+
+GUIDE = Argument(Literal[tuple(GUIDES)], None, "family of q; unset: full_rank for ngvi, else mean_field", None)
+RATE = Argument(float, 0.01, "rate of Adam", POSITIVE)
+ORDER = arguments_of(renyi)["alpha"]._replace(default=None)
+
+
+def _row(row: Callable[..., Any], **more: Argument) -> dict[str, Argument]:
+    """The settings of a row of free variables: its guide's, its own, and `more`."""
+    return {"guide": GUIDE, **SHAPES, **settings_in(row), **more}
+
+
+DensityAlgorithm = chooser(
+    "[algorithm]: one row of the table of algorithms of free variables.",
+    "auto",
+    "auto chooses all and stops by itself, as dadvi does; the others take fit.num_epochs passes",
+    auto=(_ends_full, settings_in(auto, ("batch_size",))),
+    dadvi=(_ends_diagonal, settings_in(dadvi)),
+    ngvi=(_ngvi, _row(free_algorithms.ngvi)),
+    advi=(_by_adam(_advi), _row(free_algorithms.advi, alpha=ORDER, learning_rate=RATE)),
+    bbvi=(_by_adam(free_algorithms.bbvi), _row(free_algorithms.bbvi, learning_rate=RATE)),
+)
+
+
+NOT_BY_PARTS = (
+    "the start, check and page of a density read all rows; in Python: vijax.fit(vijax.advi(model), "
+    "vijax.data.rows(...), batch_size=1000)"
+)
+"""Why rows of a log density cannot be read by parts, for `Listing.not_by_parts`."""
+
+
+# --- methods that run to their own end -------------------------------------------------------------------------------
+def is_at_once(config: Any) -> bool:
+    """True where the algorithm stops by itself, after no number of steps that was asked for."""
+    return config.algorithm.name in METHODS
+
+
+def check_at_once(config: Any, entries: Mapping[str, Entry]) -> None:
+    """Raises a `ConfigError` on settings [fit] that mean nothing to such an algorithm (it may ignore the number of
+    passes)."""
+    name = config.algorithm.name
+    if not is_at_once(config):
+        return
+    starts = "auto has starts of its own: algorithm.num_starts" if name == "auto" else "dadvi has sixteen starts"
+    for key, is_set, why in (
+        ("restarts", config.fit.restarts > 1, starts),
+        ("devices", config.fit.devices is not None, f"{name} computes on one device"),
+        ("convergence", config.fit.convergence is not None, f"{name} judges by itself when it has converged"),
+        ("batch_size", name == "dadvi" and config.fit.batch_size is not None, "dadvi reads all the data at every step"),
+    ):
+        if is_set:
+            raise ConfigError(f"{entries[f'fit.{key}'].origin}: fit.{key}: not for algorithm.name = {name}: {why}")

@@ -1,0 +1,480 @@
+"""Blocks, the parts of a page on a fitted model: plain numbers that JSON holds.
+
+A listing makes blocks and draws nothing; each kind of block is drawn on the page (`vijax.app.drawing.charts`), as a
+picture (`vijax.app.drawing.figures`) and, where it has words or numbers to read, on the screen (`text`).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vijax.app.drawing.digits import range_of, rounded, spreads_of
+from vijax.numerals import told
+from vijax.terminal import printable
+
+Numbers = Sequence[float] | np.ndarray
+Values = Sequence[Sequence[float]] | np.ndarray
+
+
+class Table(NamedTuple):
+    """Rows of words and numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+class Lines(NamedTuple):
+    """A curve with a band about it (if `low` and `high` are given), and points."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Numbers
+    y: Numbers
+    low: Numbers = ()
+    high: Numbers = ()
+    points_x: Numbers = ()
+    points_y: Numbers = ()
+    note: str = ""
+
+
+class Curves(NamedTuple):
+    """Curves over one axis, each in a panel of its own, with a band about it where its ends are known: a row
+    for each panel."""
+
+    title: str
+    x_label: str
+    names: Sequence[str]
+    x: Numbers
+    values: Values
+    lowest: Values
+    highest: Values
+    note: str = ""
+
+
+class Scatter(NamedTuple):
+    """Points in the plane, coloured by class, and outlines (class, x, y) about them; `names` are the names of the
+    classes, which otherwise have their numbers."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Numbers
+    y: Numbers
+    classes: Sequence[int] | np.ndarray
+    outlines: Sequence[tuple[int, Numbers, Numbers]] = ()
+    note: str = ""
+    names: Sequence[str] = ()
+
+
+class Intervals(NamedTuple):
+    """One quantity for each row, with its standard deviation; drawn with two of them on either side. The screen shows
+    the first `most` rows, none where a table beside it has them."""
+
+    title: str
+    labels: Sequence[str]
+    mean: Numbers
+    deviation: Numbers
+    note: str = ""
+    most: int = 40
+
+
+class Heat(NamedTuple):
+    """A matrix, as colours. Where the diagonal is special, as in correlations or in the probability of staying in a
+    state, it has no colour and does not set the scale of the others."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Values
+    note: str = ""
+    apart: bool = False
+
+
+class Arcs(NamedTuple):
+    """A graph: things in a row, and pairs of them (by their places, with a positive weight) joined by arcs."""
+
+    title: str
+    names: Sequence[str]
+    edges: Sequence[tuple[int, int, float]]
+    note: str = ""
+
+
+class Strips(NamedTuple):
+    """Sequences of states, one below the other; -1 where a sequence has ended."""
+
+    title: str
+    labels: Sequence[str]
+    states: Sequence[Sequence[int]] | np.ndarray
+    note: str = ""
+
+
+class Course(NamedTuple):
+    """One sequence: columns by step, the most probable path of its states, and probabilities of the states by step. `x`
+    are the times of the steps; without them they are numbered."""
+
+    title: str
+    columns: Sequence[str]
+    values: Values
+    states: Sequence[int] | np.ndarray
+    probabilities: Values
+    note: str = ""
+    x_label: str = "step"
+    x: Numbers = ()
+
+
+def edges_of(block: Course) -> np.ndarray:
+    """The places at which steps begin, and the one at which the last ends.
+
+    >>> edges_of(Course("c", [], [], [0, 0, 1], [])).tolist()
+    [0.0, 1.0, 2.0, 3.0]
+    >>> edges_of(Course("c", [], [], [0, 0, 1], [], x=[1990.0, 1990.5, 1991.5])).tolist()
+    [1990.0, 1990.5, 1991.5, 1992.25]
+    """
+    steps = len(block.states)
+    x = as_numbers(block.x)
+    if len(x) != steps or not steps or not np.isfinite(x).all() or np.any(np.diff(x) < 0) or x[0] == x[-1]:
+        return np.arange(max(steps, 1) + 1, dtype=float)
+    return np.append(x, x[-1] + np.median(np.diff(x)))
+
+
+class Images(NamedTuple):
+    """Grey images of one size, in rows that have labels: `images[row][place]` is an image as a flat list of its pixels,
+    from the top left, row by row. The lowest value of all is light, the highest dark."""
+
+    title: str
+    labels: Sequence[str]
+    images: Sequence[Sequence[Numbers]]
+    height: int
+    width: int
+    note: str = ""
+
+
+class Topics(NamedTuple):
+    """Topics (`vijax.topics.summary.Topic`), and the distances between them in the order of their numbers."""
+
+    title: str
+    topics: Sequence[Any]
+    distances: Values
+    note: str = ""
+
+
+Block = Table | Lines | Curves | Scatter | Intervals | Heat | Arcs | Strips | Course | Images | Topics
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in typing.get_args(Block)}
+
+
+MOST_COLOURS = 10
+"""Classes that have different colours; more classes have no legend."""
+
+
+def legend_of(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, str]:
+    """The names of the classes that occur, in their order; none for one class, or for more than there are colours.
+
+    >>> legend_of([2, 0, 2], ["low", "", "high"]), legend_of([1, 1]), legend_of([0, 1])
+    ({0: 'low', 2: 'high'}, {}, {0: '0', 1: '1'})
+    """
+    found = sorted({int(k) for k in classes})
+    if not 2 <= len(found) <= MOST_COLOURS:
+        return {}
+    return {k: str(names[k]) if k < len(names) else str(k) for k in found}
+
+
+LONGEST_NAME = 60
+LARGEST_IMAGE = 4096
+SHOWN, SHOWN_AHEAD = 6, 8
+"""Places of curves on the screen, and steps of a forecast."""
+
+
+def classes_of(block: Scatter) -> dict[int, str]:
+    """The legend of points and outlines."""
+    return legend_of([*block.classes, *(k for k, _, _ in block.outlines)], block.names)
+
+
+def file_name(block: Block) -> str:
+    """The file name of a block, without its ending: its title in small letters.
+
+    >>> file_name(Table("Classes of held-out rows", [], []))
+    'classes_of_held_out_rows'
+    """
+    return re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME] or type(block).__name__.lower()
+
+
+as_numbers = functools.partial(np.asarray, dtype=float)
+"""Numbers as an array; None, as JSON has it, becomes NaN."""
+
+
+def coloured(block: Heat) -> np.ndarray:
+    """The values that have a colour: NaN where there is none, and on a special diagonal.
+
+    >>> coloured(Heat("", ["a", "b"], ["a", "b"], [[1.0, 0.5], [None, 1.0]], "", True)).tolist()
+    [[nan, 0.5], [nan, nan]]
+    """
+    values = as_numbers(block.values)
+    values = np.where(np.isfinite(values), values, np.nan)
+    if block.apart:
+        np.fill_diagonal(values, np.nan)
+    return values
+
+
+def value_range(block: Images) -> tuple[float, float]:
+    """The lowest and highest finite pixel of all, or a default range without any."""
+    pixels = as_numbers([v for row in block.images for image in row for v in image])
+    pixels = pixels[np.isfinite(pixels)]
+    low, high = (float(pixels.min()), float(pixels.max())) if len(pixels) else (0.0, 1.0)
+    return (low, high) if high > low else (low, low + 1.0)
+
+
+def without_excerpts(shown: Iterable[Block]) -> list[Block]:
+    """Blocks without the beginnings of documents."""
+    bare = lambda topic: topic._replace(documents=tuple(d._replace(excerpt="") for d in topic.documents))
+    return [b._replace(topics=[*map(bare, b.topics)]) if isinstance(b, Topics) else b for b in shown]
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+def to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    """Blocks as JSON's own types, numbers to six digits, or more where their spread needs them
+    (`vijax.app.drawing.digits`)."""
+    return [{"kind": type(block).__name__, **{k: _plain(v) for k, v in rounded_to(block).items()}} for block in blocks]
+
+
+def rounded_to(block: Block) -> dict[str, Any]:
+    """The fields of a block, numbers rounded as files have them."""
+    fields: dict[str, Any] = block._asdict()
+    if isinstance(block, Table):
+        return fields | {"rows": [_rounded_row(row, spreads_of(block.header, row)) for row in block.rows]}
+    if isinstance(block, Intervals):
+        spreads = [d if d is not None and np.isfinite(d) else 0.0 for d in block.deviation]
+        return {k: _rounded_row(v, spreads) if k in ("mean", "deviation") else v for k, v in fields.items()}
+    return {k: _rounded(v, range_of(v)) if isinstance(v, np.ndarray | list | tuple) else v for k, v in fields.items()}
+
+
+def _rounded_row(row: Iterable[Any], spreads: Iterable[float]) -> list[Any]:
+    return [_rounded(cell, spread) for cell, spread in zip(row, spreads, strict=True)]
+
+
+def _rounded(value: Any, spread: float) -> Any:
+    """A number, or nested lists of them, rounded; all else as it is."""
+    if isinstance(value, np.ndarray):
+        return _rounded(value.tolist(), spread)
+    if type(value) in (list, tuple):
+        return [_rounded(item, spread) for item in value]
+    if isinstance(value, float | np.floating):
+        return rounded(float(value), spread) if np.isfinite(value) else None
+    return value
+
+
+def from_json(records: Iterable[dict[str, Any]]) -> list[Block]:
+    """Blocks from JSON: each kind with its own fields, text as text and numbers as numbers, whatever the file holds."""
+    return [_block(record) for record in records]
+
+
+def _block(record: dict[str, Any]) -> Block:
+    kind = KINDS[record["kind"]]
+    readers = READERS | OWN_READERS.get(record["kind"], {})
+    block = kind(**{name: readers[name](value) for name, value in record.items() if name in kind._fields})
+    if not all(
+        len(rows) == number and all(len(row) == width for row in rows) for rows, number, width in _shapes(block)
+    ):
+        raise ValueError(f"rows of {block.title!r} are not of one length")
+    if isinstance(block, Arcs) and not all(0 <= end < len(block.names) for *ends, _ in block.edges for end in ends):
+        raise ValueError(f"edges of {block.title!r} end at nothing")
+    if isinstance(block, Topics) and sorted(t.number for t in block.topics) != list(range(len(block.topics))):
+        raise ValueError(f"topics of {block.title!r} are not numbered from 0 on")
+    return block
+
+
+def _shapes(block: Block) -> list[tuple[Any, int, int]]:
+    """Nested lists of a block, their number, and the length of each."""
+    if isinstance(block, Table):
+        return [(block.rows, len(block.rows), len(block.header))]
+    if isinstance(block, Curves):
+        return [(rows, len(block.names), len(block.x)) for rows in (block.values, block.lowest, block.highest)]
+    if isinstance(block, Heat):
+        return [(block.values, len(block.rows), len(block.columns))]
+    if isinstance(block, Course):
+        steps = len(block.states)
+        times = [([block.x], 1, steps)] if len(block.x) else []
+        return [
+            (block.values, len(block.columns), steps),
+            (block.probabilities, len(block.probabilities), steps),
+            *times,
+        ]
+    if isinstance(block, Images):
+        size, longest = _side(block.height) * _side(block.width), max(map(len, block.images), default=0)
+        return [(block.images, len(block.labels), longest), *((row, len(row), size) for row in block.images)]
+    if isinstance(block, Topics):
+        words = [((topic.words, topic.probabilities), 2, len(topic.words)) for topic in block.topics]
+        return [(block.distances, len(block.topics), len(block.topics)), *words]
+    return []
+
+
+def _side(value: int) -> int:
+    if not 1 <= value <= LARGEST_IMAGE:
+        raise ValueError(f"an image of {value} pixels a side")
+    return value
+
+
+def _number(value: Any) -> float | None:
+    """A number that can be drawn: half the exponents of float64 leave room for computations of the charts."""
+    return None if value is None or not abs(float(value)) < 1e150 else float(value)
+
+
+def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    return lambda values: [read(value) for value in values]
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | float | str) else str(value)
+
+
+def _outline(value: Any) -> tuple[int, list[Any], list[Any]]:
+    k, x, y = value
+    return int(k), _numbers(x), _numbers(y)
+
+
+def _edge(value: Any) -> tuple[int, int, float]:
+    one, other, weight = value
+    return int(one), int(other), _number(weight) or 0.0
+
+
+def _topic(value: Any) -> Any:
+    from vijax.topics.summary import Document, Topic
+
+    number, share, words, probabilities, (x, y), documents, *more = value  # earlier versions had no coherence
+    probs = tuple(float(p or 0.0) for p in probabilities)
+    found = tuple(Document(str(title), str(excerpt), float(part or 0.0)) for title, excerpt, part in documents)
+    place = float(x or 0.0), float(y or 0.0)
+    coherence = _number(more[0]) if more else None
+    known = math.nan if coherence is None else coherence
+    return Topic(int(number), float(share or 0.0), tuple(map(str, words)), probs, place, found, known)
+
+
+_numbers, _texts = _list_of(_number), _list_of(str)
+READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("title", "note", "x_label", "y_label"), str),
+    **dict.fromkeys(("header", "labels", "columns", "names"), _texts),
+    **dict.fromkeys(("x", "y", "low", "high", "points_x", "points_y", "mean", "deviation"), _numbers),
+    "classes": _list_of(int),
+    "outlines": _list_of(_outline),
+    "most": int,
+    "apart": bool,
+    **dict.fromkeys(("values", "lowest", "highest"), _list_of(_numbers)),
+    "edges": _list_of(_edge),
+    "probabilities": _list_of(_numbers),
+    "distances": _list_of(_numbers),
+    "states": _list_of(_list_of(int)),
+    "images": _list_of(_list_of(_numbers)),
+    "height": int,
+    "width": int,
+    "topics": _list_of(_topic),
+}
+"""The readers of fields from JSON."""
+OWN_READERS: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "Table": {"rows": _list_of(_list_of(_cell))},
+    "Heat": {"rows": _texts},
+    "Course": {"states": _list_of(int)},
+}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value
+
+
+# --- the screen ------------------------------------------------------------------------------------------------------
+def text(blocks: Iterable[Block], most: int = 40, folder: str = "") -> str:
+    """The blocks that can be read without pictures; for long tables only the first rows, and the number of those left
+    out, whose files are in `folder`."""
+    parts = [_text(block, most, folder) for block in blocks]
+    return printable("\n\n".join(part for part in parts if part))
+
+
+def _text(block: Block, most: int, folder: str) -> str:
+    where = f": {folder}{file_name(block)}.csv has all" if folder else ""
+    if isinstance(block, Table):
+        note = f"\n  {block.note}" if block.note else ""
+        return f"{block.title}\n{_aligned(block.header, block.rows, most, where)}{note}"
+    if isinstance(block, Intervals) and block.most > 0:
+        named = list(zip(block.labels, block.mean, block.deviation, strict=True))
+        return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most), where)}"
+    if isinstance(block, Curves):
+        return f"{block.title}\n{_aligned(*_places(block), most)}\n  {block.note}"
+    if isinstance(block, Heat) and len(block.columns) <= 12:
+        rows = [[label, *row] for label, row in zip(block.rows, block.values, strict=True)]
+        return f"{block.title}\n{_aligned(['', *block.columns], rows, most, where)}"
+    if isinstance(block, Topics):
+        from vijax.topics.summary import topics_text
+
+        return topics_text(block.topics)
+    return ""
+
+
+def _places(block: Curves) -> tuple[list[str], list[list[Any]]]:
+    """Values, with their bands, at some of the places where the band is known: of a forecast the first ones, in which a
+    season is seen."""
+    known = np.flatnonzero(np.isfinite(as_numbers(block.lowest)).all(axis=0))
+    is_forecast = 0 < len(known) < len(block.x)
+    spread = np.unique(np.linspace(0, len(known) - 1, min(SHOWN, len(known))).astype(int))
+    at = known[:SHOWN_AHEAD] if is_forecast else known[spread]
+    parts = (as_numbers(part) for part in (block.values, block.lowest, block.highest))
+    rows = []
+    for name, values, low, high in zip(block.names, *parts, strict=True):
+        rows += [[name, *values[at]], ["  from", *low[at]], ["  to", *high[at]]]
+    return [block.x_label, *_marks(as_numbers(block.x)[at])], rows
+
+
+def _marks(x: np.ndarray) -> list[str]:
+    """Places on an axis, with as many decimals as tell them apart; years and steps without commas.
+
+    >>> _marks(np.array([2016.0, 2016.25, 2016.5])), _marks(np.array([60.0, 63.0]))
+    (['2016.00', '2016.25', '2016.50'], ['60', '63'])
+    """
+    decimals = next((n for n in range(6) if np.allclose(x, np.round(x, n), rtol=0, atol=10.0 ** -(n + 2))), 6)
+    return [f"{value:.{decimals}f}" for value in x]
+
+
+def number(value: Any, spread: float = 0.0) -> str:
+    """A value for reading: four digits of a number, or more where the spread beside it needs them.
+
+    >>> number(0.123456), number(7), number(None), number("a"), number(-1234567.0), number(2e222)
+    ('0.1235', '7', '', 'a', '-1,234,567', '2e+222')
+    >>> number(2_020_000.0123, 0.097)
+    '2,020,000.012'
+    """
+    if value is None or value != value:  # as JSON has it, or NaN
+        return ""
+    if isinstance(value, float):  # NumPy's float64 is one
+        return told(value, spread, ",")
+    return str(value)
+
+
+def cells(header: Sequence[str], row: Sequence[Any]) -> list[str]:
+    """The cells of a row for reading, digits as of `number`."""
+    return [number(cell, spread) for cell, spread in zip(row, spreads_of(header, row), strict=True)]
+
+
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int, where: str = "") -> str:
+    shown = [cells(header, row) for row in rows[:most]]
+    widths = [max(len(line[i]) for line in [list(header), *shown]) for i in range(len(header))]
+    numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, numeric, strict=True)]
+        return "  " + "  ".join(padded).rstrip()
+
+    rest = [f"  ... and {len(rows) - most:,} more{where}"] if len(rows) > most else []
+    return "\n".join([line(header), *map(line, shown), *rest])

@@ -1,0 +1,149 @@
+"""Views that several listings share: points in the plane, a histogram under a density, coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vijax.app.drawing.blocks import Block, Intervals, Lines, Scatter, Table
+
+MOST_POINTS = 1500
+
+
+class Plane:
+    """Two directions in which rows are shown: the columns themselves where there are two, else principal components."""
+
+    labels: tuple[str, ...]
+
+    def __init__(self, x: np.ndarray, columns: Sequence[str]):
+        x = np.nan_to_num(np.asarray(x, float))
+        self.centre = np.zeros(x.shape[1]) if x.shape[1] == 2 else x.mean(axis=0)
+        if x.shape[1] == 2:
+            self.directions, self.labels = np.eye(2), tuple(columns)
+        else:
+            _, lengths, rows = np.linalg.svd(x - self.centre, full_matrices=False)
+            signs = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
+            self.directions = (signs[:, None] * rows)[:2].T
+            shares = 100 * lengths[:2] ** 2 / max(float((lengths**2).sum()), 1e-300)
+            self.labels = tuple(f"principal axis {i + 1} ({share:.0f} %)" for i, share in enumerate(shares))
+
+    def points(self, x: np.ndarray) -> np.ndarray:
+        """Rows in the plane, (N, 2)."""
+        return (np.nan_to_num(np.asarray(x, float)) - self.centre) @ self.directions
+
+    def ellipse(self, mean: np.ndarray, cov: np.ndarray, deviations: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
+        """The outline of a Gaussian, two standard deviations out, as x and y."""
+        flat = self.directions.T @ np.asarray(cov, float) @ self.directions
+        values, vectors = np.linalg.eigh(0.5 * (flat + flat.T))
+        angle = np.linspace(0, 2 * np.pi, 61)
+        circle = np.stack([np.cos(angle), np.sin(angle)])
+        outline = vectors @ (np.sqrt(np.maximum(values, 0.0))[:, None] * circle) * deviations
+        place = self.points(np.asarray(mean)[None])[0]
+        return place[0] + outline[0], place[1] + outline[1]
+
+
+def thinned(number: int, most: int = MOST_POINTS) -> np.ndarray:
+    """Rows to show: all of them, or `most` evenly spread."""
+    return np.unique(np.linspace(0, number - 1, min(number, most)).astype(int))
+
+
+def thinned_note(note: str, shown: int, number: int) -> str:
+    """A note, and how many of the rows are drawn where that is not all.
+
+    >>> thinned_note("Rows by class.", 1500, 20_000), thinned_note("Rows by class.", 30, 30)
+    ('Rows by class. Of 20,000 rows 1,500 are drawn, evenly spread.', 'Rows by class.')
+    """
+    left = f" Of {number:,} rows {shown:,} are drawn, evenly spread." if shown < number else ""
+    return f"{note}{left}".strip()
+
+
+def scatter(
+    title: str,
+    x: np.ndarray,
+    columns: Sequence[str],
+    classes: np.ndarray,
+    gaussians: Sequence[tuple[int, Any, Any]] = (),
+    note: str = "",
+    names: Sequence[str] = (),
+) -> Scatter:
+    """Rows by class, and the outlines of Gaussians (class, mean, covariance)."""
+    plane, rows = Plane(x, columns), thinned(len(x))
+    points = plane.points(x[rows])
+    outlines = [(k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians]
+    found = np.asarray(classes)[rows]
+    note = thinned_note(note, len(rows), len(x))
+    return Scatter(
+        title, plane.labels[0], plane.labels[1], points[:, 0], points[:, 1], found, outlines, note, tuple(names)
+    )
+
+
+def histogram(title: str, x: np.ndarray, label: str, density: Any, note: str = "") -> Lines:
+    """A column's histogram as points, under the density that the model gives it."""
+    heights, edges = np.histogram(x, bins=min(60, max(10, len(x) // 12)), density=True)
+    margin = 0.05 * (edges[-1] - edges[0])
+    grid = np.linspace(edges[0] - margin, edges[-1] + margin, 300)
+    centres = 0.5 * (edges[1:] + edges[:-1])
+    return Lines(title, label, "density", grid, density(grid), points_x=centres, points_y=heights, note=note)
+
+
+RATIOS = {
+    "bernoulli_logit": ("odds ratio", "the odds of {} are multiplied by this"),
+    "poisson_log": ("rate ratio", "the expected {} is multiplied by this"),
+    "negative_binomial": ("rate ratio", "the expected {} is multiplied by this"),
+    "gamma_log": ("mean ratio", "the expected {} is multiplied by this"),
+}
+"""Likelihoods whose coefficients are read as exp b: the name of this, and its meaning for a target."""
+SCALES = {
+    "bernoulli_logit": "log odds of {}",
+    "bernoulli_probit": "probit of {}",
+    "poisson_log": "log of the expected {}",
+    "negative_binomial": "log of the expected {}",
+    "gamma_log": "log of the expected {}",
+}
+"""The scale of the predictor of each likelihood, to which coefficients add, for a target."""
+
+
+def modelled(law: str, target: str | None, classes: tuple[str, str] | None) -> str:
+    """The sum that coefficients add to: the predictor of a target, of two classes that of the second against the first.
+
+    >>> modelled("bernoulli_logit", "churn", ("No", "Yes")), modelled("gaussian", "height", None)
+    ('log odds of Yes against No', 'height')
+    """
+    of = str(target) if classes is None else f"{classes[1]} against {classes[0]}"
+    return SCALES.get(law, "{}").format(of)
+
+
+NORMAL = 1.959964
+"""Standard deviations on either side of the central 95 % of a normal law."""
+
+
+def coefficients(
+    title: str,
+    names: Sequence[str],
+    mean: Any,
+    deviation: Any,
+    scales: Any,
+    law: str = "",
+    target: str = "",
+    of: str = "",
+) -> list[Block]:
+    """A picture of coefficients, and a table: intervals, ratios where the likelihood has such, and the effect of one
+    standard deviation of each column (`scales`; an intercept has none). `of` is what they add to (see `modelled`)."""
+    mean, deviation = np.asarray(mean, float), np.asarray(deviation, float)
+    low, high = mean - NORMAL * deviation, mean + NORMAL * deviation
+    columns = {"mean": mean, "sd": deviation, "2.5 %": low, "97.5 %": high}
+    columns["per sd of the column"] = np.append(scales, np.nan)[: len(mean)] * mean
+    notes = [f"On the {of}."] if of else []
+    notes += ["Central 95 % of each coefficient; per sd: what one standard deviation of the column adds."]
+    if law in RATIOS:
+        ratio, meaning = RATIOS[law]
+        ends = {ratio: mean, f"{ratio}, 2.5 %": low, "97.5 % of it": high}
+        with np.errstate(over="ignore"):
+            columns |= {name: np.exp(b) for name, b in ends.items()}
+        notes.append(f"{ratio.capitalize()}: where the column grows by one, {meaning.format(target)}.")
+    rows = [[name, *map(float, row)] for name, *row in zip(names, *columns.values(), strict=True)]
+    on = f"On the {of}. " if of else ""
+    picture = Intervals(title, names, mean, deviation, f"{on}Bars reach two standard deviations.", 0)
+    return [picture, Table(f"{title}, in numbers", [of, *columns], rows, " ".join(notes))]

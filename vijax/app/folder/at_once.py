@@ -1,0 +1,106 @@
+"""Fits that run to their own end, `vijax.auto` and `vijax.dadvi`, and their files in a run's folder: a fit that Ctrl-C
+stops leaves its stage (`vijax.automatic.trust_region.Stage`), from which it goes on."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from vijax.app.catalogue.parts.density_algorithm import METHODS, is_at_once
+from vijax.app.folder.run_folder import latest_checkpoint, noted_settings, read_json, write_json
+from vijax.app.plan.plan import Plan
+from vijax.app.settings.options import settings_taken
+from vijax.app.settings.typed_toml import DamagedError
+from vijax.automatic.as_fits import of_mixture
+from vijax.automatic.auto import MOST_FULL, NUM_STARTS
+from vijax.automatic.trust_region import Stage, stage_like
+from vijax.families.vector.normal_mixture import NormalMixture
+from vijax.fitting import checkpoint
+from vijax.fitting.fit import Progress
+from vijax.fitting.result import Fit
+from vijax.fitting.status import Status
+from vijax.inference.compose import Algorithm
+from vijax.inference.guides import Z
+
+MIXTURE = "mixture.json"
+"""Says of how many normals q is a mixture: no setting does, and the shapes of checkpoints depend on it."""
+STAGE = "stage"
+
+
+def fitted(
+    plan: Plan,
+    key: PRNGKeyArray,
+    callbacks: tuple[Callable[[Any], Any], ...],
+    stage: Stage | None,
+) -> Fit:
+    """The fit, shown to the callbacks once, at its end. It is a function of data and key: begun again, or gone on with
+    from its stage, it is the same. The state counts the steps of the trace."""
+    config, data, model = plan.config, plan.training, plan.algorithm.spec.model
+    more = settings_taken(config.algorithm)
+    if config.fit.batch_size is not None:
+        more["batch_size"] = config.fit.batch_size
+    began = time.perf_counter()
+    fit = METHODS[config.algorithm.name](model, data, key=key, stage=stage, **more)
+    if not len(fit.trace["step"]):  # at its end from the start
+        fit = fit._replace(trace={"step": np.zeros(1, int), "elbo": np.array([fit.elbo.value])})
+    steps = len(fit.trace["step"])
+    state = fit.state._replace(step=jnp.asarray(steps, fit.state.step.dtype))
+    fit = fit._replace(state=state)
+    total = 1 if data is None else int(jax.tree.leaves(data)[0].shape[0])
+    took = time.perf_counter() - began
+    seen = Progress(steps, steps, 1, state, fit.trace, total, None, took, total, None, fit.alg, True, state)
+    for callback in callbacks:
+        callback(seen)
+    return fit
+
+
+def keeper(folder: Path) -> Callable[[Progress], None]:
+    """A callback that notes a mixture in the folder, before the checkpoint of its state is written."""
+
+    def keep(seen: Progress) -> None:
+        (folder / MIXTURE).unlink(missing_ok=True)
+        q = seen.state.posterior[Z]
+        if isinstance(q, NormalMixture):
+            write_json(folder / MIXTURE, {"components": int(q.logits.size)})
+
+    return keep
+
+
+def as_kept(folder: Path, plan: Plan) -> Algorithm:
+    """The algorithm whose states a run's checkpoints hold: of its settings, or of the mixture that it has kept."""
+    path = folder / MIXTURE
+    if not is_at_once(plan.config) or not path.is_file():
+        return plan.algorithm
+    remedy = f"fit it again: vijax resume {folder}"
+    count = read_json(path, remedy).get("components")
+    if not isinstance(count, int) or count < 1:
+        raise DamagedError(f"{path}: damaged: expected the number of components", remedy)
+    return of_mixture(plan.algorithm.spec.model, count)  # type: ignore[arg-type]
+
+
+def read_stage(folder: Path, plan: Plan, say: Callable[[str], None]) -> Stage | None:
+    """The stage at which a fit was stopped; None where there is none. `ConfigError` where it is of other settings."""
+    config = plan.config
+    free: Any = plan.algorithm.spec.model.free  # methods that stop by themselves have free variables alone
+    is_auto, dim = config.algorithm.name == "auto", free.variables.dim
+    starts = (settings_taken(config.algorithm).get("num_starts") if is_auto else None) or NUM_STARTS
+    is_placed = free.hierarchy is not None
+    like = stage_like(dim, starts, is_auto and dim <= MOST_FULL, is_placed)
+    found = latest_checkpoint(folder, config, like, say, STAGE)
+    return None if found is None else found.tree
+
+
+def keep_stage(folder: Path, config: Any, fit: Fit) -> None:
+    """Writes the stage of a fit that was stopped; one that has ended leaves none."""
+    if fit.report.stage is not None:
+        checkpoint.save(folder / STAGE, 0, fit.report.stage, noted_settings(folder, config))
+    elif fit.status is not Status.INTERRUPTED:
+        shutil.rmtree(folder / STAGE, ignore_errors=True)

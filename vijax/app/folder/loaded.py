@@ -1,0 +1,269 @@
+"""A run folder as an object of Python: its fit, applied to new data."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from vijax.app.folder.restored import again, at, restore_run
+from vijax.app.folder.run_end import end_of
+from vijax.app.folder.run_folder import made_by_another, read_run_config
+from vijax.app.plan.config import Config, ConfigError
+from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
+from vijax.app.rows.transformed import Transformed, by_parts, check_transforms, joined, transformed
+from vijax.app.sources.listing import Data, New, Seen, Tell
+from vijax.app.sources.sampled_documents import SampledDocuments
+from vijax.app.sources.topic_names import names_of, words_held
+from vijax.contract.queries import is_size, is_sizes
+from vijax.families import Dirichlet
+from vijax.fitting.result import Fit
+from vijax.topics.summary import Topic, summarise
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Run:
+    """A run of `vijax fit`, made by `vijax.load`.
+
+    E-steps that draw use the seed of the run, so that equal questions get equal answers.
+
+    Attributes:
+      folder: its folder.
+      config: its settings.
+      seen: its fit, with the known facts of its data.
+      training: the place of its training data now, where one was given.
+    """
+
+    folder: Path
+    config: Config
+    seen: Seen
+    training: str | None = None
+
+    @property
+    def fit(self) -> Fit:
+        """The fit itself; `run.fit.posterior` is q of the globals."""
+        return self.seen.fit
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The words of a run on documents, by id.
+
+        Raises:
+          ConfigError: it is a run on a table or graph.
+        """
+        self._check_documents(True, "words", "columns")
+        return self.seen.data.names
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a run on a table reads; of a graph the nodes.
+
+        Raises:
+          ConfigError: it is a run on documents.
+        """
+        self._check_documents(False, "columns", "vocabulary")
+        return self.seen.data.names
+
+    def transform(self, new: Any = None, *, column: str | None = None, tell: Tell = lambda done: None) -> Transformed:
+        """The results of the model for new documents, rows, steps or nodes: topic shares, probabilities of components,
+        paths of states, predictions with intervals, factors.
+
+        Args:
+          new: a path, a URL or an object: documents as `vijax.data.read` takes them; or a table, as a table of pandas,
+            Arrow or polars, a mapping of columns, or a matrix in the order of `run.columns`. None: all of the run's
+            own data, held-out ones too, which are read again; of shards that are read by parts the results of all
+            are held, the documents are not.
+          column: where a table of documents has its text; that of the run if None.
+          tell: called now and then with the number of rows that are done.
+
+        Returns:
+          A `Transformed`: `found["share"]` is a matrix, `found.columns()` are columns for pandas,
+          `found.write("shares.csv")` writes them.
+
+        Raises:
+          ConfigError: the model has no results for single rows.
+          ValueError: data that cannot be read, or are unlike the run's.
+        """
+        check_transforms(self.config.listing)
+        with self.config.in_precision():
+            seen = self._again() if new is None else self.seen
+            if new is None and isinstance(seen.data.train, SampledDocuments):
+                return joined(by_parts(self.config, seen, tell))
+            return transformed(self.config, self.seen, self._new(new, column, seen), tell)
+
+    def predict(self, new: Any, *, column: str | None = None) -> np.ndarray:
+        """The prediction alone among the results of `transform`: the target of a regression; the number of the most
+        probable component, state or block; the number of the largest topic.
+
+        Raises:
+          ConfigError: the model predicts nothing.
+          ValueError: see `transform`.
+        """
+        name = self.config.listing.predicts
+        if not name:
+            listing = self.config.listing
+            remedy = "use transform" if listing.transform else listing.no_transform
+            raise ConfigError(f"predict: {listing.name} predicts nothing of rows; {remedy}")
+        return self.transform(new, column=column).found[name]
+
+    def score(
+        self, new: Any, *, column: str | None = None, seed: int = 0, say: Callable[[str], Any] = warnings.warn
+    ) -> Any:
+        """The score of the run on other data, with its standard error: for documents document completion (the first
+        half of each predicts the other half), else the log predictive density.
+
+        Args:
+          new: a path or URL; of documents also any argument of `vijax.data.read`, of tables what `transform` takes. A
+            table must have the run's target.
+          column: see `transform`.
+          seed: seed of the split of documents in halves, and of draws.
+          say: called with each note for the reader, such as the number of unknown words.
+
+        Raises:
+          ConfigError: the model has no score.
+          ValueError: data that cannot be read, or are unlike the run's.
+        """
+        return self.scored(new, column, seed, say)[1]
+
+    def scored(self, new: Any, column: str | None, seed: int, say: Callable[[str], Any]) -> tuple[Seen, Any]:
+        """The fit with other data as its test data, and its `score` of them."""
+        listing = self.config.listing
+        if not listing.has_score(self.seen.model):
+            raise ConfigError(f"score: {listing.name} has no held-out score")
+        with self.config.in_precision():
+            other = listing.source.other(
+                self.config, self.seen.data, str(new) if isinstance(new, Path) else new, column
+            )
+            for note in getattr(other, "notes", ()):
+                say(note)
+            seen = self.seen._replace(data=Data(self.seen.data.train, other), key=jax.random.key(seed))
+            return seen, listing.scored(seen)
+
+    def sample(self, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
+        """Independent draws of the globals, see `vijax.Fit.sample`."""
+        with self.config.in_precision():
+            return self.fit.sample(key, num_draws)
+
+    def predictive(
+        self,
+        key: PRNGKeyArray,
+        num_draws: int,
+        like: Any = None,
+        *,
+        groups: Literal["new", "same"] = "new",
+        column: str | None = None,
+    ) -> Any:
+        """Data drawn from the run: the posterior predictive distribution, in the units of its data.
+
+        Args:
+          key: random key of the draws.
+          num_draws: number of draws.
+          like: a table as `transform` takes it, whose target a regression draws, and other models all columns; or sizes
+            alone, as `Fit.predictive` takes them: a number of rows, a list of lengths of sequences or documents, of
+            nodes of graphs. None: as the run's own data.
+          groups: "new" rows or sequences, or the "same" ones once more, see `Fit.predictive`. Under "same" missing
+            entries are drawn given the others of their row.
+          column: see `transform`.
+
+        Returns:
+          `Draws` for tables: `draws.values` is (num_draws, rows, columns), `draws.mean()`, `draws.interval(0.9)`,
+          `draws.summary().write("predicted.csv")`. For documents, graphs and densities the draws of `Fit.predictive`.
+
+        Raises:
+          ValueError: data that cannot be read, or are unlike the run's; a model that draws no data; sizes where a
+            regression needs columns.
+        """
+        listing = self.config.listing
+        with self.config.in_precision():
+            sizes = is_size(like) or is_sizes(like)
+            if listing.drawing is None:
+                given = like if sizes or not listing.of_documents else self._new(like, column).data
+                return self.fit.predictive(key, num_draws, given, groups=groups)
+            if sizes:
+                return drawn_anew(self.seen, listing, key, num_draws, like)
+            return drawn(self.seen, listing, self._new(like, column), key, num_draws, groups)
+
+    def forecast(self, key: PRNGKeyArray, num_draws: int, num_steps: int, new: Any = None) -> Draws:
+        """The next steps of sequences, in the units of the data; see `Fit.forecast`.
+
+        Args:
+          key: random key of the draws.
+          num_draws: number of draws.
+          num_steps: number of steps after the last one of each sequence.
+          new: a table of sequences, as `transform` takes it. None: the run's own.
+
+        Returns:
+          `Draws`, whose rows are the steps `ahead` of each sequence in turn.
+
+        Raises:
+          ConfigError: a model without an order of time.
+          ValueError: data that cannot be read, or are unlike the run's.
+        """
+        check_of_steps(self.config.listing)
+        with self.config.in_precision():
+            return drawn_ahead(self.seen, self.config.listing, self._new(new), key, num_draws, num_steps)
+
+    def topics(self, num_words: int = 10) -> list[Topic]:
+        """The topics, largest first: number, share of all words, most probable words with their probabilities. Those
+        that a model with growth leaves empty have none.
+
+        Raises:
+          ConfigError: the model has no topics.
+        """
+        topics = self.seen.posterior.get("topics")
+        if not isinstance(topics, Dirichlet):
+            name = self.config.listing.name
+            raise ConfigError(f"{self.folder}: a run of {name}, which has no topics; see: vijax summary {self.folder}")
+        names, words = names_of(self.config), self.seen.data.names
+        found = summarise(np.asarray(topics.concentration), words, num_words, held=words_held(self.seen))
+        return [topic._replace(name=names.get(topic.number, "")) for topic in found]
+
+    def __repr__(self) -> str:
+        names = self.seen.data.names
+        shown = ", ".join(names[:6]) + (f", ... ({len(names):,} in all)" if len(names) > 6 else "")
+        what = "vocabulary" if self.config.listing.reads_documents else "columns"
+        ended, others = end_of(self.folder), made_by_another(self.folder)
+        how = ended["status"].partition(";")[0] if ended else "unfinished, as of its last checkpoint"
+        score = f"; held-out score {ended['score_text']}" if ended and ended["score_text"] else ""
+        version = f"  {others}\n" if others else ""
+        return (
+            f"Run {self.folder}: {self.config.listing.title} ({self.config.model.name})\n"
+            f"  {how}, {int(self.fit.state.step):,} steps by {self.config.algorithm.name}{score}\n"
+            f"{version}"
+            f"  {what}: {shown}\n"
+            f"  posterior: {', '.join(self.seen.posterior)}"
+        )
+
+    def _again(self) -> Seen:
+        """The fit with the run's own data, which are read again."""
+        return self.seen._replace(data=again(self.folder, self.config, self.training).data)
+
+    def _new(self, source: Any, column: str | None = None, seen: Seen | None = None) -> New:
+        """A source, or all of the run's own data: those of `seen`, or else read again."""
+        seen = seen or (self._again() if source is None else self.seen)
+        source = str(source) if isinstance(source, Path) else source
+        config = at(self.config, self.training if source is None else None)
+        return config.listing.source.new(config, seen.data, source, column)
+
+    def _check_documents(self, wanted: bool, name: str, other: str) -> None:
+        if self.config.listing.of_documents is not wanted:
+            raise ConfigError(f"{name}: a run of {self.config.listing.name} has none; see run.{other}")
+
+
+def read(folder: Path, training: str | None = None, allow_code: bool = False) -> Run:
+    """See `vijax.load`."""
+    config = read_run_config(folder)
+    file = getattr(config.model, "file", None)
+    if file is not None and not allow_code:
+        raise ConfigError(
+            f"{folder}: this run names Python code, {file}, which loading does not execute. Read that file; if you "
+            "trust it: vijax.load(..., allow_code=True)"
+        )
+    with config.in_precision():
+        return Run(folder, config, restore_run(folder, config, training), training)

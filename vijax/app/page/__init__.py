@@ -1,1 +1,0 @@
-"""A run's page: blocks, charts, figures and tables."""

@@ -1,0 +1,90 @@
+"""Remedies in the words of the command line: errors of the library speak of arguments of Python functions."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection
+
+from vijax.app.settings.typed_toml import settings
+from vijax.data.reading.checks import REMEDY
+
+PHRASES = {
+    "pass longer documents": "read longer documents, or with vijax fit hold none out: --set data.held_out=0",
+    "; to pass the texts themselves, pass a list of them": "",
+    "pass the whole vocabulary": "give the whole vocabulary (--set data.vocabulary=FILE)",
+    "pass the vocabulary": "give the vocabulary (--set data.vocabulary=FILE)",
+    "give vijax.data.ratings ": "",
+    r"pass token_pattern='\w+'": r"--set 'data.token_pattern=\w+'",
+    "stop_words=None": "--set data.stop_words=none",
+    "pass a list of words": 'give a list of words (--set \'data.stop_words=["the", "and"]\')',
+}
+OF_FORMULAS = {
+    r"Give numbers, numpy\.asarray\(table\[.*?\], float\)": "Write the column as numbers",
+    r"Or family=\"(\w+)\"": r"Or --set model.family=\1",
+    r"write family=\"(\w+)\"": r"--set model.family=\1",
+}
+"""Remedies of formulas, wherever they stand in a message."""
+ARGUMENT = re.compile(r"(?:\bpass )?(?<![\w.])(\w+)=('[^']*'|\.{3}|\w+(?:\.\w+)*)?")
+
+
+SETTING = re.compile(r"--set\b|\bdata\.[a-z_]+")
+AS_TRAINING = "write the data as those of training were written"
+
+
+def in_command_line_terms(message: str, options: Collection[str] = (), has_settings: bool = True) -> str:
+    """The message of an error, with the Python arguments of its remedy as options of the command, or else as settings.
+
+    The text before the remedy is left as it is.
+
+    Args:
+      message: the text of the error.
+      options: the options of the command.
+      has_settings: whether the command takes settings; without, the parts of a remedy that name one are left out.
+
+    >>> in_command_line_terms("a.csv: expected a column 'text', got none. To mend it: pass column=...; known: 'body'.")
+    "a.csv: expected a column 'text', got none. To mend it: --set data.column=COLUMN; known: 'body'."
+    >>> in_command_line_terms("format: got 'x'. To mend it: rename the file, or pass format=.", ["format"])
+    "format: got 'x'. To mend it: rename the file, or --format FORMAT."
+    """
+    for phrase, instead in OF_FORMULAS.items():
+        message = re.sub(phrase, instead, message)
+    problem, begins, remedy = message.partition(REMEDY)
+    for phrase, instead in PHRASES.items():
+        remedy = remedy.replace(phrase, instead)
+    remedy = ARGUMENT.sub(lambda found: _option(found, options), remedy)
+    remedy = re.sub(r"\bpass (?=\w)", "give ", remedy)
+    return problem + begins + (remedy if has_settings else without_settings(remedy))
+
+
+def without_settings(remedy: str) -> str:
+    """The parts of a remedy, divided by semicolons, that need no setting.
+
+    >>> without_settings("correct the cells; or take rows as they lie: --set data.order=none.")
+    'correct the cells.'
+    >>> without_settings("--set data.encoding=cp1252 if that reads well.")
+    'write the data as those of training were written.'
+    """
+    if SETTING.search(remedy) is None:
+        return remedy
+    parts = [part.removeprefix("or ") for part in remedy.removesuffix(".").split("; ") if not SETTING.search(part)]
+    return f"{'; or '.join(parts) or AS_TRAINING}."
+
+
+def _option(found: re.Match, options: Collection[str]) -> str:
+    name, value = found[1], (found[2] or "...").strip("'")
+    value = name.upper() if value == "..." else value
+    if name in options:
+        return f"--{name.replace('_', '-')} {value}"
+    return f"--set {_settings()[name]}={value}" if name in _settings() else found[0]
+
+
+@functools.cache
+def _settings() -> dict[str, str]:
+    """The dotted key of every setting whose last name no other has, over all models."""
+    from vijax.app.catalogue import LISTINGS
+    from vijax.app.plan.config import schema
+
+    keys = {key for model in LISTINGS for key in settings(schema(model))}
+    names = [key.rpartition(".")[2] for key in keys]
+    return {key.rpartition(".")[2]: key for key in keys if names.count(key.rpartition(".")[2]) == 1}

@@ -1,0 +1,113 @@
+"""doc_topics.csv and excerpts.json of a run: the topics of its documents, and their beginnings."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vijax.app.drawing.exports import in_quotes, quoted, unquoted
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.extras import require_extra
+from vijax.files import write_text
+
+OWN = ("document", "words", "topic", "topic_label")
+"""Columns, beside the shares, that do not come from the user's file."""
+COMMONEST = 15
+"""Words that stand for a document whose text is not known."""
+
+
+def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
+    """The columns by name: words and shares as numbers, all others as they were in the data."""
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file; make it: vijax transform {path.parent} --out {path}")
+    arrow, reader = require_extra("pyarrow"), require_extra("pyarrow.csv")
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header = next(csv.reader(file), [])
+        types = {name: arrow.float64() if _is_number(name) else arrow.string() for name in header}
+        table = reader.read_csv(
+            str(path),
+            parse_options=reader.ParseOptions(newlines_in_values=True),
+            convert_options=reader.ConvertOptions(column_types=types, strings_can_be_null=False),
+        )
+    except (ValueError, csv.Error) as error:  # Arrow's errors are ValueErrors
+        raise ConfigError(f"{path}: damaged ({error}); {written_again(path)}") from error
+    if not {"document", "words", "share_0"} <= set(header):
+        got = ", ".join(header)[:200]
+        raise ConfigError(f"{path}: expected columns document, words and share_0, got {got}; {written_again(path)}")
+    read = lambda name: table[name].to_numpy() if _is_number(name) else [*map(unquoted, table[name].to_pylist())]
+    return {unquoted(name): read(name) for name in header}
+
+
+def label_again(path: Path, names: Mapping[int, str]) -> None:
+    """Writes the file with new names of some topics; one that is not there, or has no labels, stays."""
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    if not {"topic", "topic_label"} <= set(header):
+        return
+    topic, label = header.index("topic"), header.index("topic_label")
+    for row in rows:
+        row[label] = quoted(names.get(int(row[topic]), unquoted(row[label])))
+    write_text(path, "".join(",".join(map(in_quotes, row)) + "\n" for row in [header, *rows]))
+
+
+def written_again(path: Path) -> str:
+    """The remedy for a file that is not as it should be."""
+    return f"remove it, and write it again: vijax transform {path.parent} --out {path}"
+
+
+def _is_number(name: str) -> bool:
+    return name == "words" or _is_share(name)
+
+
+def _is_share(name: str) -> bool:
+    return name.startswith("share_") and name.removeprefix("share_").isdecimal()
+
+
+def beside(columns: Iterable[str]) -> list[str]:
+    """The columns that came with the documents.
+
+    >>> beside(["document", "year", "words", "topic", "share_0", "share_1"])
+    ['year']
+    """
+    return [name for name in columns if name not in OWN and not _is_share(name)]
+
+
+# --- how documents begin --------------------------------------------------------------------------------------------
+def excerpts_of(corpus: Any) -> list[str]:
+    """The beginning of each document; for counts its commonest words."""
+    if corpus.texts is not None:
+        return [str(text) for text in corpus.texts]
+    return [commonest_words(corpus, row) for row in range(corpus.num_documents)]
+
+
+def commonest_words(corpus: Any, row: int) -> str:
+    """The commonest words of a document."""
+    pairs = slice(corpus.indptr[row], corpus.indptr[row + 1])
+    order = np.argsort(-np.asarray(corpus.counts[pairs]), kind="stable")[:COMMONEST]
+    return " ".join(corpus.vocabulary[corpus.indices[pairs][i]] for i in order)
+
+
+def write_excerpts(path: Path, excerpts: Sequence[str]) -> None:
+    """Writes excerpts, one for each document in the order of doc_topics.csv."""
+    write_text(path, json.dumps(list(excerpts), indent=0, ensure_ascii=True) + "\n")
+
+
+def read_excerpts(path: Path) -> list[str]:
+    """The excerpts of a run; none where it has none."""
+    if not path.is_file():
+        return []
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: damaged ({error}); remove it, and the page does without") from error
+    if not isinstance(found, list):
+        raise ConfigError(f"{path}: damaged: expected a list of texts; remove it, and the page does without")
+    return [str(text) for text in found]

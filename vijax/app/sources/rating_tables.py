@@ -1,0 +1,153 @@
+"""Tables of users and items as a run reads them: which columns are what, and whether a source is such a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vijax.app.settings.sections import DocumentData, RatingData, dialect_of
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.rating_columns import GIVE, counts_among, looks_like_ratings, ratings_among
+from vijax.data.corpora.ratings import names_in, ratings
+from vijax.data.read import guess_format
+from vijax.data.reading.checks import REMEDY, DataError, listed
+from vijax.data.reading.download import fetch, is_url
+from vijax.data.reading.files import naming
+from vijax.data.reading.store import is_address
+from vijax.data.schema.cells import column_names
+from vijax.data.tables.columns import as_numbers
+from vijax.data.tables.table_files import read_columns
+from vijax.data.texts.text_files import DEFAULT_COLUMN
+
+ROLES = ("user", "item", "count", "time", "least")
+TABLES = ("ratings", "csv", "parquet", "sheet")
+"""Formats with columns, of which two may be users and items."""
+
+
+def named_roles(section: RatingData) -> dict[str, Any]:
+    """The columns that a section names, and the least rating."""
+    return {name: getattr(section, name) for name in ROLES if getattr(section, name) is not None}
+
+
+def read_ratings(section: RatingData, source: Any = None) -> Corpus:
+    """Who took what, from the table that a section names, or from another one, read in the same way."""
+    table = section.path if source is None else source
+    path = fetch(table, section.sha256) if is_url(table) else table
+    try:
+        return ratings(path, vocabulary=section.vocabulary, dialect=dialect_of(section), **named_roles(section))
+    except DataError as error:
+        problem, _, remedy = str(error).partition(REMEDY)
+        if source is None or GIVE not in remedy:
+            raise
+        said = (
+            ", ".join(f"{name}={_as_said(value)}" for name, value in named_roles(section).items())
+            or "no settings of it"
+        )
+        # What training was read with stands before the remedy: a command without settings leaves settings out of those.
+        raise DataError(
+            f"{problem.rstrip()} The table of training was read with {said}. {REMEDY}give a table with the columns of "
+            "that one."
+        ) from error
+
+
+def _as_said(value: str | float) -> str:
+    """A setting as a command line has it: 4 and not 4.0."""
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def has_ratings(section: RatingData, source: Any = None) -> bool:
+    """True for a table of users and items.
+
+    Raises:
+      ConfigError: a table of which it is not known which columns these are; columns that are named of a source that
+        has none.
+    """
+    source = section.path if source is None else source
+    roles = named_roles(section)
+    names = _columns(section, source)
+    if not names:
+        if roles and isinstance(source, str | Path):
+            said = ", ".join(f"data.{name}" for name in roles)
+            raise ConfigError(f"{source}: {said}: for tables with a row for each user and item, which this is not")
+        return False
+    if section.column is not None:
+        return False
+    if {"user", "item"} <= roles.keys() or looks_like_ratings(names):
+        return True
+    if DEFAULT_COLUMN in names or len(names) == 1:
+        return False
+    where = source if isinstance(source, str | Path) else "data"
+    raise ConfigError(
+        f"{where}: expected columns of users and of items, got {listed(names, 30)}. Name them: --set data.user=COLUMN "
+        "data.item=COLUMN. (A table of texts, each a user: --set data.column=COLUMN.)"
+    )
+
+
+def check_are_texts(section: DocumentData, source: Any = None) -> None:
+    """Raises a `ConfigError` on a table of users and items, of a model of texts, unless its columns are called user and
+    item, and have counts or nothing beside them."""
+    source = section.path if source is None else source
+    if section.column is not None or section.format == "ratings":
+        return
+    names = _columns(section, source)
+    exact = {"user", "item"} <= set(names) and (counts_among(names) or not ratings_among(names))
+    if looks_like_ratings(names) and not exact:
+        where = source if isinstance(source, str | Path) else "data"
+        raise ConfigError(
+            f"{where}: expected a column of texts, got {listed(names, 30)}, which are of users and items. Name the "
+            "column of the text: --set data.column=COLUMN. For users and items there is another model: vijax fit hpf "
+            "--data FILE."
+        )
+
+
+class Liked(NamedTuple):
+    """Ratings of which it is not said how they count.
+
+    Attributes:
+      column: their column.
+      low: the lowest.
+      high: the highest.
+      least: one from which they are high: 4 of 1 to 5, 8 of 1 to 10.
+    """
+
+    column: str
+    low: float
+    high: float
+    least: float
+
+
+HIGH = 0.8
+"""Part of the highest rating from which one is high."""
+
+
+def liked(section: RatingData) -> Liked | None:
+    """The ratings of a table, where the section does not say how they count; else None."""
+    if section.count is not None or section.least is not None:
+        return None
+    names = _columns(section, section.path)
+    found = ratings_among(name for name in names if name not in (section.user, section.item, section.time))
+    if not found or counts_among(names):
+        return None
+    path = fetch(section.path, section.sha256) if is_url(section.path) else section.path
+    values = as_numbers(read_columns(str(path), dialect=dialect_of(section))[found[0]], f"{path}, column {found[0]!r}")
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    least = HIGH * high if low >= 0 else low + HIGH * (high - low)
+    return Liked(found[0], low, high, float(np.ceil(least)) if high - low >= 2 else least)
+
+
+def _columns(section: DocumentData, source: Any) -> list[str]:
+    """The names of the columns of a table; none of another source."""
+    if not isinstance(source, str | Path):
+        return list(map(str, source)) if isinstance(source, Mapping) else column_names(source) or []
+    if str(source) == "docstrings" or is_address(source):
+        return []
+    path = fetch(str(source), section.sha256) if is_url(source) else Path(source).expanduser()
+    if not path.exists():
+        return []
+    with naming(path):
+        format = guess_format(path) if section.format == "auto" else section.format
+    return names_in(path, dialect_of(section)) if format in TABLES else []

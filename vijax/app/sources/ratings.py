@@ -1,0 +1,276 @@
+"""Users and items as data of a run: documents and their words, with tables of numbers that are known of users and of
+items."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vijax.app.settings.sections import RatingData
+from vijax.app.settings.typed_toml import ConfigError, DamagedError
+from vijax.app.sources.documents import DOCUMENTS, new_documents
+from vijax.app.sources.listing import Data, New
+from vijax.app.sources.sampled_documents import SampledDocuments
+from vijax.app.sources.tables import units_of
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.rating_columns import column_of
+from vijax.data.corpora.users import Users
+from vijax.data.reading.checks import DataError, Notes, fail, listed
+from vijax.data.schema.by_name import columns_by_name
+from vijax.data.tables.formats import Dialect, load_arrays
+from vijax.data.tables.table import Choice, Scaling, Table, table_of
+from vijax.data.tables.table_files import read_columns
+from vijax.files import write_arrays
+
+USER, ITEM = "user", "item"
+FEATURES = "features.npz"
+"""The file of a run with what it keeps of both tables."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Rated(Users):
+    """Users and the items that they took, with what is known of both; numbers have mean 0 and deviation 1 in training.
+
+    Attributes:
+      users: numbers of users, by name; of a run that is read again no rows.
+      items: numbers of items: those of training in their order, then those that nobody took there.
+      taken_new: which of the latter each user took, (users, new items); None where nobody is known to have taken any.
+    """
+
+    users: Table | None = None
+    items: Table | None = None
+    taken_new: Any = None
+
+    @property
+    def new_items(self) -> tuple[str, ...]:
+        """Items that nobody took in training."""
+        return () if self.items is None else self.items.group_names[len(self.vocabulary or ()) :]
+
+    def __getitem__(self, rows: Any) -> Corpus:
+        part = super().__getitem__(rows)
+        if self.taken_new is None:
+            return part
+        taken_new = self.taken_new[np.atleast_1d(np.arange(self.num_documents)[rows])]
+        return dataclasses.replace(part, taken_new=taken_new)  # type: ignore[call-arg]
+
+
+def _rated(corpus: Corpus, users: Table | None, items: Table | None, taken_new: Any = None) -> Rated:
+    fields = {field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)}
+    if users is not None:
+        fields["covariates"] = users.x[_places(users, corpus.titles, USER)]
+    return Rated(**fields, users=users, items=items, taken_new=taken_new)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+def _read(section: RatingData, who: str, wanted: Sequence[str] | None = None) -> Table | None:
+    """The numbers of a table, one row for each user or item by name; None without a table. Those of the columns
+    `wanted` alone, in their order, or of all."""
+    path = section.user_features if who == USER else section.item_features
+    if path is None:
+        return None
+    notes, dialect = Notes(), Dialect(missing_words=section.missing_words)
+    name = column_of(who, list(read_columns(path, num_rows=1)), path)
+    columns = read_columns(path, dialect=dialect, exact=(name,), notes=notes)
+    if wanted is not None:
+        if missing := [column for column in wanted if column not in columns]:
+            expected = f"the columns {listed(wanted)}, as in training"
+            got = f"{listed(columns)}, without {listed(missing)}"
+            raise fail(path, expected, got, "put the columns back; others beside them are not read")
+        columns = columns_by_name(columns, [name, *wanted])
+    table = table_of(columns, Choice(group=name, missing=True), path, notes)
+    assert table.origin is not None
+    at = table.origin.rows.within
+    if (bad := np.argwhere(~np.isfinite(table.x))).size:
+        row, column = bad[0]
+        got = f"a missing value in {at(row)} of column {table.columns[column]!r} ({len(bad)} such)"
+        raise fail(path, f"a number of each {who}", got, f"fill it in, or leave the column or the {who} out")
+    if table.num_groups < table.num_rows:
+        groups = np.asarray(table.groups)
+        row = int(np.setdiff1d(np.arange(len(groups)), np.unique(groups, return_index=True)[1])[0])
+        got = f"{table.group_names[groups[row]]!r} again in {at(row)}"
+        raise fail(path, f"a row for each {who}", got, "keep one of these rows")
+    return table
+
+
+def _places(table: Table, names: Sequence[str] | None, who: str) -> np.ndarray:
+    """The rows of these users or items; an error names those that have none."""
+    where = table.origin.where if table.origin else f"data.{who}_features"
+    if names is None:
+        raise fail(where, f"{who}s with names", "none in the data", "give a table with the columns user and item")
+    place = {name: i for i, name in enumerate(table.group_names)}
+    if unknown := [name for name in names if name not in place]:
+        got = f"none for {listed(unknown)}"
+        raise fail(where, f"a row for each {who} of the data", got, f"add rows for them, or leave these {who}s out")
+    return np.array([place[name] for name in names], int)
+
+
+def _scaled(table: Table, rows: np.ndarray) -> Table:
+    """The table, its columns of mean 0 and deviation 1 in these rows."""
+    return table.standardised(table.rows(rows).standardised().scaling)
+
+
+def _in_order(table: Table, names: tuple[str, ...]) -> Table:
+    """The rows of these items, then all others."""
+    rows = _places(table, names, ITEM)
+    return table.rows(np.append(rows, np.setdiff1d(np.arange(table.num_rows), rows)))
+
+
+# --- the data of a run -----------------------------------------------------------------------------------------------
+def load(config: Any) -> Data:
+    """Users and items, split, with their tables."""
+    found = DOCUMENTS.load(config)
+    if not isinstance(found.train, SampledDocuments) and not found.train.num_tokens:
+        remedy = "check the columns, and data.least where there are ratings"
+        raise fail(config.data.path, "users who took something, in training", "none", remedy)
+    users, items = _read(config.data, USER), _read(config.data, ITEM)
+    if users is None and items is None:
+        return found
+    if isinstance(found.train, SampledDocuments):
+        raise ConfigError(
+            f"{config.data.path}: more users than are held, and those that are read by parts have no features; to hold "
+            f"all of them, set data.sample={found.whole.num_documents}"
+        )
+    notes = tuple(note for table in (users, items) if table is not None for note in table.notes)
+    if users is not None:
+        users = _scaled(users, _places(users, found.train.titles, USER))
+    if items is not None:
+        items = _in_order(items, found.names)
+        items = _scaled(items, np.arange(len(found.names)))
+    train, *test = (_rated(part, users, items) for part in found.parts)
+    return Data(dataclasses.replace(train, notes=(*train.notes, *notes)), test[0] if test else None)
+
+
+def _known(config: Any, data: Data) -> tuple[Table | None, Table | None]:
+    """The numbers of other users, from the table of the run as it is now, and of the run's items."""
+    kept, items = getattr(data.train, "users", None), getattr(data.train, "items", None)
+    if kept is None:
+        return None, items
+    now = _read(config.data, USER, kept.columns)
+    assert now is not None
+    if now.columns != kept.columns:
+        got = f"other than numbers in {listed(set(kept.columns) - set(now.columns))}"
+        expected = f"numbers in {listed(kept.columns)}, as in training"
+        raise fail(config.data.user_features, expected, got, "write numbers there")
+    return now.standardised(kept.scaling), items
+
+
+def other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
+    """Other users, with what is known of them."""
+    return _with_features(config, data, DOCUMENTS.other(config, data, path, column))
+
+
+def _with_features(config: Any, data: Data, corpus: Corpus, taken_new: Any = None) -> Corpus:
+    users, items = _known(config, data)
+    return corpus if users is None and items is None else _rated(corpus, users, items, taken_new)
+
+
+def _new_users(config: Any, data: Data, source: Any, column: str | None) -> tuple[New, Any]:
+    """Users over the items of training, and what they took of items that nobody took there: it is not to be recommended
+    to them again. Of the run's own users these are items that held-out users alone took."""
+    new_items = getattr(data.train, "new_items", ())
+    if not new_items:
+        return DOCUMENTS.new(config, data, source, column), None
+    names = (*data.names, *new_items)
+    wide = Data(Corpus.from_counts(np.ones((1, len(names)), int), names), None)
+    found = DOCUMENTS.new(config, wide, config.data.path if source is None else source, column)
+    taken = found.data.to_scipy()
+    here = taken[:, : len(data.names)]
+    more = {"titles": found.data.titles, "texts": found.data.texts, "notes": found.data.notes}
+    corpus = Users.from_counts(here, data.names, **more)
+    return found._replace(data=corpus), taken[:, len(data.names) :].tocsr()
+
+
+def new(config: Any, data: Data, source: Any, column: str | None) -> New:
+    """Users to recommend items to; without a source those of the run, and those of its table who took nothing."""
+    found, taken_new = _new_users(config, data, source, column)
+    corpus = _with_features(config, data, found.data, taken_new)
+    if source is not None or not isinstance(corpus, Rated) or corpus.users is None:
+        return found._replace(data=corpus)
+    names, absent = list(corpus.titles or ()), sorted(set(corpus.users.group_names) - set(corpus.titles or ()))
+    if not absent:
+        return found._replace(data=corpus)
+    indptr = np.append(corpus.indptr, np.full(len(absent), corpus.indptr[-1]))
+    covariates = corpus.users.x[_places(corpus.users, [*names, *absent], USER)]
+    if corpus.taken_new is not None:
+        taken_new = corpus.taken_new.copy()
+        taken_new.resize(len(names) + len(absent), taken_new.shape[1])
+        corpus = dataclasses.replace(corpus, taken_new=taken_new)
+    more: Any = {"indptr": indptr, "titles": (*names, *absent), "texts": None, "covariates": covariates}
+    everybody = new_documents(config.listing.source.columns, dataclasses.replace(corpus, **more))
+    return everybody._replace(notes=found.notes)
+
+
+def digest(data: Data) -> Iterator[Any]:
+    """The bytes of the data, and of what is known of their users and items."""
+    yield from DOCUMENTS.digest(data)
+    for part in data.parts:
+        if isinstance(part, Rated) and part.covariates is not None:
+            yield np.ascontiguousarray(part.covariates).data
+    if isinstance(data.train, Rated) and data.train.items is not None:
+        yield np.ascontiguousarray(data.train.items.x[: len(data.names)]).data
+
+
+def units(data: Data) -> Iterator[Any]:
+    """The bytes of the places and scales of what is known of users and items."""
+    for part in data.parts:
+        for table in (part.users, part.items) if isinstance(part, Rated) else ():
+            yield from () if table is None else units_of(table)
+
+
+# --- what a run keeps ------------------------------------------------------------------------------------------------
+def keep(folder: Path, data: Data) -> None:
+    """Writes the words, and the numbers of items; of users the names of the numbers and how they are scaled."""
+    DOCUMENTS.keep(folder, data)
+    found: dict[str, np.ndarray] = {}
+    for who in (USER, ITEM):
+        table = getattr(data.train, f"{who}s", None)
+        if table is not None:
+            rows = np.arange(table.num_rows if who == ITEM else 0)
+            names = np.array([table.group_names[row] for row in rows], str)
+            found |= {f"{who}_columns": np.array(table.columns), f"{who}_scaling": np.stack(table.scaling)}
+            found |= {f"{who}_x": table.x[rows], f"{who}_names": names}
+    if found:
+        write_arrays(folder / FEATURES, found)
+
+
+def kept(folder: Path) -> Data | None:
+    """As that of documents, with what was known of items."""
+    words, path = DOCUMENTS.kept(folder), folder / FEATURES
+    if words is None or not path.exists():
+        return words
+    try:
+        found = load_arrays(path)
+        users, items = (_table_of(found, who) for who in (USER, ITEM))
+    except (DataError, KeyError, ValueError) as error:
+        raise DamagedError(f"{path}: damaged ({error})", f"write it again: vijax resume {folder}") from error
+    if users is not None:
+        words = Data(dataclasses.replace(words.train, covariates=np.zeros((1, len(users.columns)))), None)
+    fields = {field.name: getattr(words.train, field.name) for field in dataclasses.fields(Corpus)}
+    return Data(Rated(**fields, users=users, items=items), None)
+
+
+def _table_of(found: Mapping[str, np.ndarray], who: str) -> Table | None:
+    if f"{who}_columns" not in found:
+        return None
+    columns, names = (tuple(map(str, found[f"{who}_{name}"])) for name in ("columns", "names"))
+    scaling = Scaling(*found[f"{who}_scaling"])
+    return Table(
+        columns, found[f"{who}_x"], group=who, groups=np.arange(len(names)), group_names=names, scaling=scaling
+    )
+
+
+RATINGS = DOCUMENTS._replace(
+    section=RatingData,
+    load=load,
+    other=other,
+    new=new,
+    digest=digest,
+    keep=keep,
+    kept_files=(*DOCUMENTS.kept_files, FEATURES),
+    kept=kept,
+    units=units,
+)

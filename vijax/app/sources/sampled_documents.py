@@ -1,0 +1,109 @@
+"""Documents in shards of which a run holds a sample, for its page and its score, and reads the rest by parts."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from vijax.app.settings.sections import DocumentData
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.app.sources.listing import Data
+from vijax.app.sources.sampled import held_out_of
+from vijax.data import Corpus
+from vijax.data.corpora.storage import is_corpus_folder
+from vijax.data.read import guess_format
+from vijax.data.reading.files import naming
+from vijax.data.reading.store import is_address
+from vijax.data.streams.documents import Shards, shards
+from vijax.data.streams.permutation import Permutation
+from vijax.data.streams.rows import SPLIT
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SampledDocuments(Corpus):
+    """A sample of the training documents, in the order of the files.
+
+    Attributes:
+      whole: all of them, read by parts.
+    """
+
+    whole: Shards = dataclasses.field(kw_only=True)
+
+    def __getitem__(self, rows: Any) -> Corpus:
+        plain = Corpus(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Corpus)})
+        return plain[rows]
+
+    def word_counts(self) -> Int[np.ndarray, " words"]:
+        """Occurrences of each word in all training documents."""
+        return self.whole.sizes.words
+
+
+def sampled_documents(section: DocumentData) -> Data | None:
+    """The documents of shards, split; None where there are no more than may be held, or no shards.
+
+    Held out are places of a keyed permutation of all documents. Words that training documents lack are dropped, as of
+    other documents; then a second reading finds their sizes.
+    """
+    if not _are_shards(section):
+        return None
+    found = shards(section.path, section.vocabulary, held_bytes=section.held_mb << 20)
+    total = found.num_documents
+    if total <= section.sample:
+        return None
+    if found.vocabulary is None:
+        found = dataclasses.replace(found, vocabulary=tuple(f"word{i}" for i in range(found.vocab_size)))
+    number, few = held_out_of(section, total)
+    train, test = found.split(number, section.split_seed) if number else (found, None)
+    if test is not None and not (seen := train.sizes.words > 0).all():
+        train, test = (part.over(np.flatnonzero(seen)) for part in (train, test))
+    held = np.arange(train.num_documents)
+    if len(held) > section.sample:
+        order = Permutation(train.num_documents, (section.split_seed, SPLIT + 1))
+        held = np.sort(order(np.arange(section.sample)))
+    sample = train.take(held)
+    note = (
+        f"There are {train.num_documents:,}, more than data.sample: the page is of {len(held):,} of them; the fit "
+        f"reads all by parts.{few}"
+    )
+    fields = {field.name: getattr(sample, field.name) for field in dataclasses.fields(Corpus)}
+    fields["notes"] = (*sample.notes, note)
+    return Data(SampledDocuments(**fields, whole=train), None if test is None else test.take(np.arange(number)))
+
+
+def _are_shards(section: DocumentData) -> bool:
+    if section.format not in ("auto", "shards") or section.path == "docstrings":
+        return False
+    if is_address(section.path):
+        return True
+    path = Path(section.path).expanduser()
+    if path.is_dir() and is_corpus_folder(path):
+        return False
+    with naming(path):
+        may_be = path.is_dir() or (path.suffix == ".parquet" and path.is_file())
+        return may_be and (section.format == "shards" or guess_format(path) == "shards")
+
+
+def check_by_parts(config: Any, data: Data) -> None:
+    """Raises a `ConfigError` where documents cannot be read by parts."""
+    listing, algorithm, number = config.listing, config.algorithm, data.whole.num_documents
+    title = listing.source.columns[0]
+    wrong = {
+        f"{listing.name} needs them all": listing.needs_rows,
+        "page.by shows columns beside the text, which shards have none of": bool(config.page.by),
+        "algorithm.warm_starts remembers something of each": getattr(algorithm, "warm_starts", False),
+        f"algorithm.name={algorithm.name} reads all of them at each step; algorithm.name=svi does not": (
+            algorithm.name in ("em", "map", "cavi") and config.fit.batch_size is None
+        ),
+    }
+    for why, is_so in wrong.items():
+        if is_so:
+            total = number + (0 if data.test is None else data.test.num_documents)
+            raise ConfigError(
+                f"{config.data.path}: {total:,} {title}s are more than data.sample={config.data.sample:,}, and "
+                f"so they are read by parts; but {why}. To make a corpus of all of them on this machine's disk, set "
+                f"data.sample={total}"
+            )

@@ -1,0 +1,579 @@
+"""Tables as data of a run: how models read them (rows, a target, sequences, groups), how they are loaded and kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from vijax.app.settings.sections import EnergyAlgorithm, TableData, dialect_of
+from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
+from vijax.app.sources.listing import Data, Listing, New, Source
+from vijax.app.sources.offsets import offset_of
+from vijax.app.sources.sampled import Sampled, sampled
+from vijax.data.reading.checks import Notes, fail, listed
+from vijax.data.schema.cells import column_names as column_names_of
+from vijax.data.schema.in_memory import columns_of
+from vijax.data.tables.columns import Columns, FileColumns, as_written, columns_without_blanks, row_names, said_missing
+from vijax.data.tables.formats import Dialect
+from vijax.data.tables.rows_in_time import NUMBER, Order, Timed
+from vijax.data.tables.table import (
+    Choice,
+    Manner,
+    Scaling,
+    Table,
+    are_placed,
+    are_whole,
+    placed_rows,
+    some_rows,
+    split_table,
+    table_of,
+)
+from vijax.data.tables.table_files import is_parquet, read_columns, read_table
+from vijax.files import write_text
+
+COLUMNS = "columns.json"
+MOST_NAMED = 4
+"""Columns that the page names."""
+
+
+# --- forms that models read ------------------------------------------------------------------------------------------
+def values(table: Table, settings: Any = None) -> np.ndarray:
+    """x alone, (N, D), in the working precision."""
+    return np.asarray(table.x, jnp.result_type(float))
+
+
+def design(table: Table, settings: Any) -> np.ndarray:
+    """x, and a last column of ones where `settings.intercept` asks for one."""
+    x = values(table)
+    return np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1) if getattr(settings, "intercept", False) else x
+
+
+def target(table: Table, settings: Any = None) -> np.ndarray:
+    """y, (N,), less the offset of the settings, in the working precision."""
+    y: Any = table.y
+    return np.asarray(y - offset_of(settings), jnp.result_type(float))
+
+
+def pairs(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(design, y), of shapes (N, D) and (N,)."""
+    return design(table, settings), target(table, settings)
+
+
+def sites(table: Table, settings: Any) -> dict[str, np.ndarray]:
+    """The data of `pg_svi` for a model of Gaussian predictors: the model itself holds x."""
+    return {"site": np.arange(table.num_rows, dtype=np.int32), "y": target(table, settings)}
+
+
+def padded_sequences(table: Table, settings: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """(y, mask), as `vijax.models.pad` makes them of the table's groups."""
+    from vijax.models import pad
+
+    y, mask = pad(table.sequences())
+    return np.asarray(y, jnp.result_type(float)), mask
+
+
+def by_sequence(table: Table, rows: np.ndarray) -> np.ndarray:
+    """Sums over the rows of each sequence, in the order of `padded_sequences`."""
+    return rows.sum()[None] if table.groups is None else np.bincount(table.groups, rows, table.num_groups)
+
+
+def grouped(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(x, y, mask), as `vijax.models.group_rows` makes them of the table's groups; without groups, all rows are one."""
+    from vijax.models import group_rows
+
+    labels = np.zeros(table.num_rows, int) if table.groups is None else table.groups
+    x, y = pairs(table, settings)
+    return group_rows(x, y, labels)
+
+
+# --- the source ------------------------------------------------------------------------------------------------------
+def load_table(config: Any) -> Data:
+    """The table in two parts, its columns standardised by those of the training part if asked for."""
+    given: TableData = config.data
+    if is_parquet(given.path) and (by_parts := sampled(config, choice_of(config, None))) is not None:
+        return by_parts
+    table = _read(config)
+    manner = manner_of(given)
+    if given.held_out == 0.0:
+        return Data(table if manner is None else table.standardised(manner=manner), None)
+    what = "entries" if given.hold_out == "entries" else "groups"
+    train, test = split_table(table, given.held_out, given.split_seed, what)  # type: ignore[arg-type]
+    if manner is not None:
+        train = train.standardised(manner=manner)
+        test = test.standardised(train.scaling)
+    return Data(train, test)
+
+
+WIDE = 10.0
+"""A larger ratio of the columns' deviations asks for standardised columns."""
+
+
+def are_wide(deviations: np.ndarray) -> bool:
+    """True where the deviations of columns, constant ones apart, are far apart."""
+    varies = deviations[deviations > 0]
+    return bool(len(varies) and varies.max() > WIDE * varies.min())
+
+
+def _load_noted(config: Any) -> Data:
+    """The table in two parts, with notes on the scales of columns and on columns that are constant."""
+    data = load_table(config)
+    x, names = data.train.x, data.train.columns
+    deviations = np.array([_deviation(column[np.isfinite(column)]) for column in x.T])
+    notes = [*_notes_of_rows(config, data), *_notes_of_constants(data, deviations), *_notes_of_classes(data)]
+    numbered = bool(np.all(np.isnan(x) | ((x >= 0) & ((x == np.floor(x)) | (x <= 1)))))  # counts, shares
+    if config.data.standardise:
+        notes.append(SCALED[config.data.standardise])
+    elif not numbered and are_wide(deviations):
+        least = np.where(deviations > 0, deviations, np.inf).argmin()
+        notes.append(
+            f"The scales of columns are far apart (the deviation of {names[deviations.argmax()]!r} is "
+            f"{deviations.max():.3g}, of {names[least]!r} {deviations[least]:.3g}), and priors and starts are of one "
+            "scale for all of them: --set data.standardise=true gives all columns the same."
+        )
+    return data._replace(train=dataclasses.replace(data.train, notes=(*data.train.notes, *notes)))
+
+
+SCALED = {
+    True: "Columns are brought to mean 0 and deviation 1 for the fit (data.standardise), and priors are of that scale; "
+    "results are in the units of the data.",
+    "together": "Columns are brought to mean 0 and, by one number for all, to deviation 1 for the fit "
+    "(data.standardise), and priors are of that scale; results are in the units of the data.",
+    "centre": "Columns are brought to mean 0 for the fit (data.standardise), and priors are of that place; results are "
+    "in the units of the data.",
+}
+
+
+def _notes_of_classes(data: Data) -> list[str]:
+    """A note on which of two classes is modelled."""
+    classes = data.train.classes
+    if classes is None:
+        return []
+    return [f"What is modelled of {data.train.target!r} is {classes[1]!r}, against {classes[0]!r}."]
+
+
+def _deviation(values: np.ndarray) -> float:
+    """The deviation of a column; 0 where it is constant, or has no number."""
+    is_constant = len(values) == 0 or np.ptp(values) == 0
+    return 0.0 if is_constant else float(np.std(values))
+
+
+def _notes_of_constants(data: Data, deviations: np.ndarray) -> list[str]:
+    """A note on columns whose values are all equal."""
+    constant = [name for name, deviation in zip(data.names, deviations, strict=True) if deviation == 0]
+    if not constant or data.train.num_rows < 2 or len(constant) == len(data.names):
+        return []
+    which = "column does not vary and tells" if len(constant) == 1 else "columns do not vary and tell"
+    return [f"{len(constant)} {which} rows apart by nothing, {listed(constant)}: leave out by data.columns."]
+
+
+def _notes_of_rows(config: Any, data: Data) -> list[str]:
+    """Notes on models of sequences: that all rows are one, that missing cells stay."""
+    listing, notes = config.listing, []
+    if listing.in_time and data.train.groups is None:
+        notes.append("All rows are one sequence; data.group names the column of sequences where there are several.")
+    if listing.in_time and config.data.missing == "drop":
+        cells = sum(int(np.isnan(part.x).sum()) for part in data.parts)
+        if cells and listing.missing:
+            notes.append(f"{cells:,} missing cells stay, for {listing.name} has a law for them (data.missing).")
+    return notes
+
+
+def manner_of(given: TableData) -> Manner | None:
+    """The way to standardise the columns; None where they stay as they are."""
+    if not given.standardise:
+        return None
+    return "each" if given.standardise is True else given.standardise
+
+
+def choice_of(config: Any, like: Table | None) -> Choice:
+    """The columns that a run reads; with `like`, the table of its training rows, as was decided on these."""
+    given, listing = config.data, config.listing
+    drop = given.missing == "drop"
+    order: Any = given.order
+    if isinstance(order, str):
+        order = () if order in ("none", "") else (order,)
+    if like is not None and listing.in_time:
+        order = () if like.timed is None else like.timed.order
+    return Choice(
+        columns=given.columns if like is None else like.columns,
+        target=given.target,
+        group=given.group,
+        kind=listing.target(config.model) if listing.target else "real",
+        missing=listing.missing or (drop and listing.unseen),
+        classes=None if like is None else like.classes,
+        group_kind=None if like is None or like.groups is None else like.group_kind,
+        in_time=listing.in_time,
+        order=order,
+        drop=drop,
+        unseen=drop and listing.unseen,
+    )
+
+
+def _read(config: Any) -> Table:
+    """The table of a run."""
+    given = config.data
+    return read_table(
+        given.path,
+        choice_of(config, None),
+        seed=given.synthetic_seed,
+        num_rows=given.num_rows,
+        dialect=dialect_of(given),
+        sha256=given.sha256,
+    )
+
+
+def _dialect(given: TableData, like: Table | None) -> Dialect:
+    """The way in which a file is written: of new rows, with the decimal sign that the training rows had."""
+    before: Any = None if like is None else like.decimal
+    return dialect_of(given)._replace(decimal_before=before)
+
+
+def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
+    """The same columns of another table, a path or an object, on the scale of the run's."""
+    check_no_column(column)
+    like, notes, where = data.train, Notes(), _where(config, path)
+    choice = _choice_of_new(config, like)
+    choice = choice if choice.in_time else choice._replace(drop=True)
+    found = _new_columns(config, like, path, choice, notes)
+    target = () if choice.target is None else (choice.target,)
+    _check_columns(found, (*like.columns, *target, *choice.labels, *choice.order_columns), where)
+    if choice.in_time:
+        found = placed_rows(found, choice, notes)
+    table = table_of(found, choice, where, notes)
+    return table if like.scaling is None else table.standardised(like.scaling)
+
+
+def _choice_of_new(config: Any, like: Table) -> Choice:
+    """The columns that a run reads, as was decided on its training rows. A new step that lacks a cell was not seen."""
+    choice = choice_of(config, like)
+    if config.listing.unseen:
+        choice = choice._replace(missing=True, unseen=True)
+    return choice
+
+
+def check_no_column(column: str | None, needed: str = "a table must have the columns") -> None:
+    """Raises a `ConfigError` where a column of text was named for data other than documents."""
+    if column is not None:
+        raise ConfigError(f"--column: for models of documents; {needed} that the run's had")
+
+
+def _facts(data: Data) -> dict[str, Any]:
+    """The sizes of a table, in JSON's own types."""
+    train: Table = data.train
+    out = 0 if data.test is None else data.test.num_groups
+    if held_out_entries(data):
+        out = int(np.isfinite(data.test.x).sum())
+    return {
+        "rows": len(train),
+        "columns": list(train.columns),
+        "groups": None if train.groups is None else train.num_groups,
+        "group": train.group,
+        "target": train.target,
+        "classes": None if train.classes is None else list(train.classes),
+        "missing": int(np.isnan(train.x).sum()),
+        "held_out": out,
+        "order": None if train.timed is None else list(train.timed.order.columns),
+        "dropped": train.num_dropped,
+    }
+
+
+def held_out_entries(data: Data) -> bool:
+    """True where single entries were held out: both parts then have the same rows."""
+    if data.test is None or data.test.x.shape != data.train.x.shape:
+        return False
+    return not (np.isfinite(data.test.x) & np.isfinite(data.train.x)).any()
+
+
+def _tiles(facts: dict[str, Any]) -> dict[str, str]:
+    held_out = f"and {facts['held_out']:,} held out"
+    entries = facts["missing"] > 0 and facts["held_out"] > facts["rows"]
+    tiles = {"Rows": f"{facts['rows']:,} | {'' if facts['groups'] or entries else held_out}"}
+    if facts["groups"]:
+        tiles["Groups"] = f"{facts['groups']:,} | by {facts['group']}, {held_out}"
+    first, more = facts["columns"][:MOST_NAMED], len(facts["columns"]) > MOST_NAMED
+    tiles["Columns"] = f"{len(facts['columns']):,} | {', '.join(first)}{', ...' if more else ''}"
+    if facts["target"]:
+        classes = facts["classes"]
+        tiles["Target"] = f"{facts['target']} | {f'{classes[1]} against {classes[0]}' if classes else ''}"
+    if facts.get("order"):
+        modelled = [name for name in facts["order"] if name in facts["columns"]]
+        tiles["Order of rows"] = f"{', '.join(facts['order'])} | {'modelled too' if modelled else 'not modelled'}"
+    if facts.get("dropped"):
+        tiles["Rows left out"] = f"{facts['dropped']:,} | they lack a cell"
+    if facts["missing"]:
+        tiles["Missing entries"] = f"{facts['missing']:,} | {held_out + ' among them' if entries else ''}"
+    return tiles
+
+
+def _digest(data: Data) -> Iterator[Any]:
+    for table in data.parts:
+        yield "\n".join([*table.columns, str(table.target), str(table.group), *table.group_names]).encode()
+        for array in (table.x, table.y, table.groups):
+            if array is not None:
+                yield np.ascontiguousarray(array, np.float64).data
+        if table.timed is not None:
+            yield np.ascontiguousarray(table.timed.rank, np.int64).data
+        if isinstance(table, Sampled):
+            yield from (array.data for array in table.whole.contents())
+
+
+def units_of(table: Table) -> Iterator[Any]:
+    """The bytes of the places and scales that were taken out of the columns of a table, and of its times."""
+    for array in table.scaling or ():
+        yield np.ascontiguousarray(array, np.float64).data
+    if table.timed is not None and table.timed.times is not None:
+        yield "\n".join(map(str, np.asarray(table.timed.times).ravel().tolist())).encode()
+
+
+def _describe(data: Data) -> str:
+    facts = _facts(data)
+    parts = [f"{facts['rows']:,} rows of {len(facts['columns']):,} columns"]
+    parts += [f"target {facts['target']}"] if facts["target"] else []
+    parts += [f"{facts['groups']:,} groups"] if facts["groups"] else []
+    parts += [f"{facts['missing']:,} entries missing"] if facts["missing"] else []
+    unit = "entries" if held_out_entries(data) else "groups" if facts["groups"] else "rows"
+    parts += [f"{facts['held_out']:,} {unit} held out"] if facts["held_out"] else []
+    return ", ".join(parts)
+
+
+def _check(config: Any, entries: Mapping[str, Entry]) -> None:
+    """Raises a `ConfigError` where the model needs other columns, or has no use for one."""
+    given, listing = config.data, config.listing
+    origin = entries["model.name"].origin
+    if listing.target and given.target is None:
+        raise ConfigError(f'{origin}: {listing.name} predicts a column: name it, as in data.target = "y"')
+    if given.target is not None and not listing.target:
+        origin = entries["data.target"].origin
+        raise ConfigError(f"{origin}: data.target: {listing.name} predicts no column; list the others: data.columns")
+    if given.group is not None and not listing.wants_group:
+        origin = entries["data.group"].origin
+        raise ConfigError(f"{origin}: data.group: {listing.name} reads rows one by one, not groups of them")
+    _check_in_time(config, entries)
+    if listing.wants_group and given.group is None and given.hold_out == "rows" and given.held_out > 0:
+        raise ConfigError(
+            f"{origin}: data.group: {listing.name} holds out whole groups, and without a column of groups all rows are "
+            'one; name it, as in data.group = "id", or hold none out: data.held_out=0'
+        )
+    if given.hold_out == "entries" and not listing.missing:
+        origin = entries["data.hold_out"].origin
+        raise ConfigError(
+            f'{origin}: data.hold_out: "entries" is for models of missing entries, which {listing.name} is not'
+        )
+
+
+def _check_in_time(config: Any, entries: Mapping[str, Entry]) -> None:
+    """Raises a `ConfigError` where rows that are no steps in time are to be ordered, or steps would be left out."""
+    given, listing = config.data, config.listing
+    if given.order is not None and not listing.in_time:
+        raise ConfigError(f"{entries['data.order'].origin}: data.order: rows of {listing.name} have no order in time")
+    if given.missing == "drop" and listing.in_time and not (listing.missing or listing.unseen):
+        origin = entries["data.missing"].origin
+        raise ConfigError(
+            f"{origin}: data.missing: to leave a row out would join the steps before and after it; fit a model that "
+            "takes missing values: hmm (with data.missing=drop a step unseen), arhmm, slds or state_space"
+        )
+
+
+# --- what a run keeps of its table -----------------------------------------------------------------------------------
+def _keep(folder: Path, data: Data) -> None:
+    """Writes columns.json: names, classes and scales, the number of rows and of rows in each group; no value."""
+    table: Table = data.train
+    sizes = None if table.groups is None else np.bincount(table.groups).tolist()
+    scaling = None if table.scaling is None else [part.tolist() for part in table.scaling]
+    outline = {
+        "columns": list(table.columns),
+        "target": table.target,
+        "classes": table.classes,
+        "group": table.group,
+        "rows": table.num_rows,
+        "group_sizes": sizes,
+        "group_kind": table.group_kind,
+        "order": None if table.timed is None else table.timed.order._asdict(),
+        "scaling": scaling,
+        "decimal": table.decimal,
+    }
+    write_text(folder / COLUMNS, json.dumps(outline, ensure_ascii=False, indent=1) + "\n")
+
+
+def _kept(folder: Path) -> Data | None:
+    """A table of zeros with as many rows as the run's, for its model and the shapes of its state. None for a run of an
+    earlier version, which has kept nothing."""
+    path = folder / COLUMNS
+    if not path.is_file():
+        return None
+    try:
+        return Data(_stand_in(json.loads(path.read_text(encoding="utf-8"))), None)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        fault = f"{path}: damaged ({type(error).__name__}: {error})"
+        raise DamagedError(fault, f"write it again: vijax resume {folder}") from error
+
+
+def _stand_in(outline: dict[str, Any]) -> Table:
+    columns, rows, sizes = tuple(map(str, outline["columns"])), int(outline["rows"]), outline["group_sizes"]
+    groups = None if sizes is None else np.repeat(np.arange(len(sizes)), sizes)
+    scaling = None if outline["scaling"] is None else Scaling(*(np.array(x, float) for x in outline["scaling"]))
+    shapes = [] if scaling is None else [len(scaling.mean), len(scaling.deviation)]
+    if rows < 1 or (groups is not None and len(groups) != rows) or any(n != len(columns) for n in shapes):
+        raise ValueError("sizes that do not go together")
+    first, second = outline["classes"] or (None, None)
+    order = outline.get("order")
+    timed = (
+        None if order is None else Timed(Order(*(tuple(order[key]) for key in Order._fields)), np.arange(rows), None)
+    )
+    return Table(
+        columns=columns,
+        x=np.zeros((rows, len(columns))),
+        target=outline["target"] and str(outline["target"]),
+        y=None if outline["target"] is None else np.ones(rows),
+        classes=None if first is None else (str(first), str(second)),
+        group=outline["group"] and str(outline["group"]),
+        groups=groups,
+        group_names=() if sizes is None else tuple(map(str, range(len(sizes)))),
+        group_kind=outline.get("group_kind", "text"),
+        timed=timed,
+        decimal=outline.get("decimal"),
+        scaling=scaling,
+    )
+
+
+# --- new rows --------------------------------------------------------------------------------------------------------
+class AllBut(Container):
+    """The names that are not in a given set."""
+
+    def __init__(self, names: tuple[str, ...]):
+        self.names = frozenset(names)
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self.names
+
+
+def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
+    """Rows with the run's columns, on its scale; a target is not needed, and is carried through if there is one."""
+    check_no_column(column)
+    if source is None and isinstance(data.train, Sampled):
+        raise ConfigError(f"{config.data.path}: more rows than are held; name its files one by one")
+    like, notes, where = data.train, Notes(), _where(config, source)
+    choice = _choice_of_new(config, like)._replace(target=None, kind="real", drop=False)
+    if choice.order_columns and _is_matrix(source):
+        choice = choice._replace(order=())  # it has no column of times
+    found = _new_columns(config, like, source, choice, notes)
+    _check_columns(found, (*like.columns, *choice.labels, *choice.order_columns), where)
+    beside = {name: as_written(found, name).tolist() for name in found if name not in like.columns}
+    beside = {"row": np.arange(len(next(iter(found.values()), ()))), **beside}
+    found, places = _usable_rows(found, choice, where, notes)
+    table = table_of(found, choice, where, notes)
+    table = table if like.scaling is None else table.standardised(like.scaling)
+    return New(table, beside, (*table.notes, *_notes_of_new_groups(config, like, table)), places)
+
+
+def _notes_of_new_groups(config: Any, like: Table, table: Table) -> list[str]:
+    """A note on rows of groups that training has not seen, where a model knows its groups."""
+    if not (config.listing.needs_rows and config.listing.wants_group and table.groups is not None):
+        return []
+    seen = frozenset(like.group_names)
+    is_new = np.array([name not in seen for name in table.group_names], bool)
+    names = [name for name, new in zip(table.group_names, is_new, strict=True) if new]
+    if not names:
+        return []
+    rows = int(is_new[table.groups].sum())
+    return [
+        f"{rows:,} rows are of {len(names):,} groups that training has not seen, {listed(names, 5)}: they are "
+        "predicted by the population."
+    ]
+
+
+def _is_matrix(source: Any) -> bool:
+    """True of an object whose columns have no names."""
+    return not isinstance(source, str | Path | Mapping | None) and column_names_of(source) is None
+
+
+AS_IN_TRAINING = " So the run reads all its files (data.missing_words)."
+
+
+def _usable_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[Columns, np.ndarray | None]:
+    """The rows that lack no cell which the model needs, of the run's columns, the group and the time, and their places;
+    None where these are all."""
+    whole = are_placed(found, choice)
+    if not choice.missing and not choice.in_time:
+        whole &= are_whole(found, choice, where)
+    if whole.all() or not whole.any():
+        return found, None
+    places = np.flatnonzero(whole)
+    first = row_names(found).name(int(np.argmin(whole)))
+    notes.add(
+        f"{len(whole) - len(places):,} of {len(whole):,} rows lack a cell that the model needs, the first in {first}: "
+        "their results are empty."
+    )
+    for name in choice.labels:
+        if said := said_missing(found, name, AS_IN_TRAINING):
+            notes.add(said)
+    return some_rows(found, places), places
+
+
+def _where(config: Any, source: Any) -> str:
+    return config.data.path if source is None else source if isinstance(source, str) else "data"
+
+
+def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: Notes) -> Columns:
+    """Every column; columns that are carried through stay as they are written, but for numbers that order rows."""
+    numbers = list(like.columns)
+    if choice.target is not None and choice.kind != "binary":
+        numbers.append(choice.target)
+    if isinstance(choice.order, Order):
+        formats = zip(choice.order.columns, choice.order.formats, strict=True)
+        numbers += [name for name, form in formats if form == NUMBER]
+    exact = AllBut(tuple(numbers))
+    if source is not None and not isinstance(source, str | Path):
+        return columns_without_blanks(columns_of(source, like.columns, exact), "data")
+    given, own = config.data, source is None or str(source) == config.data.path
+    path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
+    found = read_columns(path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes)
+    for name, known in ((choice.group, like.group_names), (choice.target, like.classes or ())):
+        if name is not None and name in found and isinstance(found, FileColumns):
+            found.keep_names(name, frozenset(known))
+    return found
+
+
+def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:
+    """Raises an error that lists all missing columns of the run, and the columns that are there."""
+    wanted = tuple(dict.fromkeys(wanted))
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        known = ", ".join(map(repr, list(found)[:20]))
+        raise fail(
+            where,
+            f"the columns of the run, {', '.join(map(repr, wanted[:20]))}",
+            f"none called {', '.join(map(repr, missing[:20]))}, but {known}",
+            "name the columns as in the data that the run was fitted to",
+        )
+
+
+TABLES = Source(
+    section=TableData,
+    load=_load_noted,
+    other=_other,
+    facts=_facts,
+    tiles=_tiles,
+    digest=_digest,
+    describe=_describe,
+    check=_check,
+    keep=_keep,
+    kept_files=(COLUMNS,),
+    kept=_kept,
+    new=_new,
+    results="transformed",
+    units=lambda data: itertools.chain.from_iterable(map(units_of, data.parts)),
+)
+
+
+def sequence_model(settings: Any, describe: Any, score: Any, **more: Any) -> Listing:
+    """The listing of a model of sequences, which are the groups of a table; arguments as of `Listing`."""
+    of_sequences: dict[str, Any] = {"unit": "sequence", "per": "sequence", "wants_group": True, "in_time": True}
+    return Listing(settings, TABLES, EnergyAlgorithm, describe, padded_sequences, score, **of_sequences, **more)
