@@ -124,8 +124,7 @@ def of_mixed(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | No
     size = None if groups <= SMALL else BATCH
     starts = num_starts or FREE_STARTS
     done = _fitted(svi(model), data, key=key, num_steps=FIRST, batch_size=size, restarts=starts)
-    done.trace.pop("restart_elbo", None)
-    traces = [done.trace]
+    traces = [{name: values for name, values in done.trace.items() if name != "restart_elbo"}]
     while done.status is Status.FINISHED and not _is_settled(_joined(traces)["elbo"]) and done.state.step < MOST:
         more = 2 * int(done.state.step)
         done = _fitted(done.alg, data, key=key, num_steps=more, batch_size=size, state=done.state)
