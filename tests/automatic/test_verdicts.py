@@ -15,8 +15,8 @@ from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import find_modes, on_one_hill, prior_scales, wide_starts
 from vijax.lbfgs import Point, maximise
+from vijax.verdict import limits
 from vijax.verdict.target import Target
-from vijax.verdict.words import GOOD
 from vijax.xla import keys
 
 KEY = jax.random.key(0)
@@ -182,7 +182,7 @@ def test_of_heavy_tails_sds_are_known_to_be_too_small():
     for sd in (1.2, 1.45):
         found = judged(Gaussian(np.zeros(4), sd * np.eye(4), 0.0), log_p)
         assert found.log_sd.value < -0.6 * np.log(np.sqrt(3) / sd)
-        assert found.log_sd.most > GOOD
+        assert found.log_sd.most > limits.GOOD
 
 
 def test_a_bent_arm_is_followed_beyond_the_last_component():

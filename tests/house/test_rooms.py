@@ -233,4 +233,11 @@ def test_no_name_of_a_later_jax_is_used() -> None:
 def test_no_folder_has_more_files_than_one_can_hold_in_the_head(folder: Path) -> None:
     files = [path.name for path in folder.glob("*.py")]
     assert len(files) <= MORE.get(folder.name, MOST), files
-    assert (folder / "__init__.py").read_text().lstrip().startswith('"""'), "no word on what belongs there"
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in PATHS.values()}), ids=lambda p: p.name)
+def test_a_folder_says_what_belongs_there_and_what_does_not(folder: Path) -> None:
+    words = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    first, _, more = words.partition("\n\n")
+    assert first, "no word on what belongs there"
+    assert more, "no word on what does not belong there, or where that is"

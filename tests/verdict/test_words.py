@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from vijax.automatic.gaussian import Gaussian
+from vijax.verdict import limits
 from vijax.verdict.report import Ended, Moments, Off, Others
-from vijax.verdict.words import FAR, FAR_IN_ALL, GOOD, verdict
+from vijax.verdict.words import verdict
 
 USABLE = "means and sds can be used."
 """Without a word more: of the whole posterior."""
@@ -37,8 +38,8 @@ def test_a_verdict_does_not_contradict_itself(how, searched):
     for gap, khat, full in itertools.product([0.01, 0.2, 0.5, 1.5], [0.2, 0.9, np.inf], [True, False]):
         q = Gaussian(np.zeros(2), np.eye(2) if full else np.ones(2), 0.0, Ended.CONVERGED)
         words = verdict(q, gap, khat, searched, off=how)
-        right = how is not None and how.is_reliable and max(how.mean.most, how.log_sd.most) <= GOOD
-        limit = FAR_IN_ALL if full and how is not None and how.is_reliable else FAR
+        right = how is not None and how.is_reliable and max(how.mean.most, how.log_sd.most) <= limits.GOOD
+        limit = limits.FAR_IN_ALL if full and how is not None and how.is_reliable else limits.FAR
         assert (USABLE in words) == (right and gap < limit and not searched.others)
         assert ("for that part alone" in words) == (right and gap < limit and searched.others > 0)
         assert ("similar weight" in words) == (searched.others > 0)
@@ -46,4 +47,4 @@ def test_a_verdict_does_not_contradict_itself(how, searched):
         assert ("was not judged" in words) == (how is None)
         assert "odes" in words
         assert not ("do not rely on tail" in words and "no heavier" in words)
-        assert ("(a)" in words) == (how is not None and (not how.is_reliable or how.mean.most > GOOD))
+        assert ("(a)" in words) == (how is not None and (not how.is_reliable or how.mean.most > limits.GOOD))

@@ -33,11 +33,12 @@ from vijax.automatic.widths import Width, other_widths, share_of
 from vijax.contract.model import Model
 from vijax.lbfgs import Mode
 from vijax.models.energies.shown_numbers import shown_numbers
+from vijax.verdict import limits
 from vijax.verdict.improper import grows_along
 from vijax.verdict.psis import psis
 from vijax.verdict.report import Ended, FoundMode, Moments, Off, Others, Report, are_alike, bound, distance
 from vijax.verdict.target import Target
-from vijax.verdict.words import RARE, is_usable, verdict, with_mixture
+from vijax.verdict.words import is_usable, verdict, with_mixture
 from vijax.xla.compiler import kept, quick_jit
 
 Q = Gaussian | Mixture
@@ -45,17 +46,9 @@ Q = Gaussian | Mixture
 CHECKS, FEW_CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 64, 8192, 8
 """Fresh draws on which a fit is judged: at first; at first where rows are many, and no more of them if the importance
 weights are alike; at most. And the independent scrambles of a Sobol sequence that they are made of."""
-SURE = 0.01
-"""There are more draws where the standard error of the bound is above so many nats, if more can bring it near."""
-WORTH = 0.01  # nats that a mixture must gain at least to be kept
 DEAR = 50_000  # rows from which on moments are judged by the draws of q alone
 MOST_FITTED, FITTED = 3, 10
 """Modes with a rough bound far below that of q at which a normal is fitted, at most; and sets of draws for each."""
-ALIKE = 1.0  # nats between the rough bound at the mode of q and that of q, up to which rough bounds are compared
-RIVAL = 5.0  # nats below the best bound within which another mode holds a share of the posterior
-LOST, WIDE = 100.0, 1e9
-"""A log density above zero that is rounded to more nats than `LOST`, and one along which a standard deviation is above
-`WIDE`, may grow without limit."""
 
 
 def assessed(
@@ -83,7 +76,7 @@ def assessed(
     away = [*rivals(q, searched, target), *_underrated(q, least, searched, target, seed, max_gradients)]
     away += _apart([one for one in passed_over if not _is_inside(q, one.mode, searched, target)], target, away)
     off = None
-    if zero <= RARE and q.ended is not Ended.UNBOUNDED:
+    if zero <= limits.RARE and q.ended is not Ended.UNBOUNDED:
         wider = WIDER if target.num_rows < DEAR else 0
         found = weighed(target.values, q, draws, ratios + log_q, log_q, [seed, 9], wider)
         off = _off(_of_part(found, draws, searched, away, target), model.log_density, target)
@@ -124,7 +117,7 @@ def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
     """Says whether the bound of a mixture is higher beyond doubt, and returns the report on the fit to be kept."""
     more = mixed.elbo.value - normal.elbo.value
     error = float(np.hypot(mixed.elbo.standard_error, normal.elbo.standard_error))
-    better = more > max(WORTH, 2 * error)
+    better = more > max(limits.WORTH, limits.WITHIN * error)
     kept, other = (mixed, normal) if better else (normal, mixed)
     words = with_mixture(better, parts, more, error, kept.verdict)
     return better, kept._replace(verdict=words, other=other.elbo, num_gradients=mixed.num_gradients)
@@ -149,7 +142,7 @@ def _checked(target: Target, q: Q, seed: int) -> tuple[np.ndarray, np.ndarray, n
         ratios, rounding = values - log_q, target.epsilon * float(np.median(np.abs(values)))
         error = bound(ratios, SCRAMBLES).standard_error
         is_few = count < CHECKS and not are_alike(ratios, rounding)
-        is_sure = not SURE < error < 2 * SURE * np.sqrt(MOST_CHECKS / count)
+        is_sure = not limits.SURE_BOUND < error < 2 * limits.SURE_BOUND * np.sqrt(MOST_CHECKS / count)
         if (is_sure and not is_few) or count == MOST_CHECKS:
             return draws, ratios, log_q, rounding
         count = min(4 * count, MOST_CHECKS)
@@ -160,8 +153,8 @@ def _ended(target: Target, q: Q, draws: np.ndarray, log_ratios: np.ndarray) -> E
     if q.ended not in (Ended.SPENT, Ended.LIMITED, Ended.UNSOLVED):
         return q.ended
     known = log_ratios[np.isfinite(log_ratios)]
-    lost = len(known) > 0 and float(known.mean()) * target.epsilon > LOST
-    wide = isinstance(q, Gaussian) and not q.is_full and float(q.scale.max()) > WIDE
+    lost = len(known) > 0 and float(known.mean()) * target.epsilon > limits.ROUNDED_HIGH
+    wide = isinstance(q, Gaussian) and not q.is_full and float(q.scale.max()) > limits.MAY_BE_IMPROPER
     return Ended.UNBOUNDED if (wide or lost) and grows_along(target, draws).any() else q.ended
 
 
@@ -217,7 +210,7 @@ def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int,
     is fitted there comes near the bound of q, and stays outside of it. Where a search was cut short there is no mode,
     and a normal leaves the place."""
     inside, outside = _parted(q, _weighty(searched, -np.inf), searched, target)
-    doubtful = [one for one in outside if one.elbo <= max(q.elbo, own) - RIVAL]
+    doubtful = [one for one in outside if one.elbo <= max(q.elbo, own) - limits.RIVAL]
     if not np.isfinite(own) or target.dim > DENSE:  # a normal of full covariance would cost more than the fit
         return []
     fitted = []
@@ -227,12 +220,12 @@ def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int,
         if most < target.num_gradients + 2 * target.dim + 2 * size:
             # Nothing is left to fit a normal there: both rough bounds are taken to be as far below the fitted ones.
             rough = max((each.elbo for each in inside), default=np.inf)  # with none inside there is nothing to compare
-            fitted += [one._replace(elbo=own + one.elbo - rough)] if one.elbo > rough - RIVAL else []
+            fitted += [one._replace(elbo=own + one.elbo - rough)] if one.elbo > rough - limits.RIVAL else []
             continue
         begin = Sitting.begin(laplace(target, one.mode)[0])
         there = fit_normal(Run(target, int(most)), begin, seed, size)
         mode = one.mode._replace(x=there.mean, sds=there.sds)
-        if there.elbo > own - RIVAL and not _is_inside(q, mode, searched, target):
+        if there.elbo > own - limits.RIVAL and not _is_inside(q, mode, searched, target):
             fitted.append(one._replace(mode=mode, elbo=there.elbo))
     return fitted
 
@@ -250,7 +243,7 @@ def _apart(found: Sequence[Found], target: Target, others: Sequence[Found] = ())
 def _weighty(searched: Searched, own: float) -> list[Found]:
     """Returns the modes of a weight like that of the best, or of q, by their bounds."""
     best = max([own, *(one.elbo for one in searched.found)])
-    return [one for one in searched.found if one.elbo > best - RIVAL]
+    return [one for one in searched.found if one.elbo > best - limits.RIVAL]
 
 
 def _others(q: Q, own: float, draws: np.ndarray, searched: Searched, outside: list[Found], target: Target) -> Others:
@@ -261,7 +254,7 @@ def _others(q: Q, own: float, draws: np.ndarray, searched: Searched, outside: li
     if not outside:
         return Others(searched.num_starts, max(len(inside), 1), labels=labels)
     rough = max((one.elbo for one in inside), default=-np.inf)
-    own = rough if rough > own - ALIKE else own  # rough bounds have an error in common
+    own = rough if rough > own - limits.ROUGHLY else own  # rough bounds have an error in common
     shares = special.softmax(np.array([own, *(one.elbo for one in outside)]))
     sds = np.maximum(draws.std(0), np.finfo(float).tiny)
     means = np.stack([draws.mean(0), *(one.mode.x for one in outside)])

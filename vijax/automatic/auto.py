@@ -18,7 +18,7 @@ from vijax.automatic.assessment import assessed, compared, rivals
 from vijax.automatic.coordinates.bent import as_seen, bent
 from vijax.automatic.coordinates.hierarchies import learnt, most_gradients
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
-from vijax.automatic.density_checks import MOVES, POINTS, Exchange, exchanges, moved_by_single, of_double
+from vijax.automatic.density_checks import POINTS, Exchange, exchanges, moved_by_single, of_double
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
@@ -36,9 +36,10 @@ from vijax.inference.compatibility import check_model
 from vijax.lbfgs import Mode
 from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import LogDensity
+from vijax.verdict import limits
 from vijax.verdict.report import Ended, Report
 from vijax.verdict.target import MANY_ROWS, Target
-from vijax.verdict.words import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
+from vijax.verdict.words import NO_GRADIENTS_LEFT, mixture_spent
 from vijax.xla import keys
 from vijax.xla.compiler import kept, quick_jit
 
@@ -57,7 +58,8 @@ FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins
 SEARCHED, A_START = 0.2, 40
 """Searches for modes may take this share of the gradients, or so many a start, if that is more: where there is no mode,
 as in a funnel, they would go on for long."""
-EARLY = 2 * CLOSE  # a larger gap, in nats, ends the fit of one normal early; half of it may be the noise of draws
+EARLY = 2 * limits.CLOSE
+"""A larger gap, in nats, ends the fit of one normal early; half of it may be the noise of draws."""
 
 
 def auto(
@@ -265,7 +267,7 @@ def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
             normal = done(q, found)
             if q.ended not in STOPPED and _may_be_rounded(model, target):
                 moved = moved_by_single(target, lambda: make(True), q, seed)
-                if moved > MOVES:
+                if moved > limits.OFF_IN_FLOAT32:
                     return _Single(moved, target.num_gradients + 2 * POINTS)
                 normal = normal._replace(moved=moved if np.isnan(moved) else 0.0)
             return _normal_or_mixture(_bent(normal, max_draws, misfit), misfit)
@@ -461,9 +463,9 @@ class Misfit:
         """Says whether to try a mixture, by the report on the normal."""
         if self._asked is not None:
             return self._asked
-        is_rounded = said.rounding > ROUNDED and not has_rivals
-        is_misfit = self.seen or said.gap >= CLOSE or has_rivals
-        return self.is_tried and said.zero <= RARE and not is_rounded and is_misfit
+        is_rounded = said.rounding > limits.ROUNDING_HIDES and not has_rivals
+        is_misfit = self.seen or said.gap >= limits.CLOSE or has_rivals
+        return self.is_tried and said.zero <= limits.RARE and not is_rounded and is_misfit
 
 
 def rivalry(target: Target, found: list[Found], seed: int) -> Callable[[Gaussian], bool]:

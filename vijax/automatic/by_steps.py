@@ -25,6 +25,7 @@ from vijax.fitting.result import Fit
 from vijax.fitting.status import Status, skipped_text
 from vijax.inference.guides import Z
 from vijax.inference.wrappers.sized import takes_all
+from vijax.verdict import limits
 from vijax.verdict.on_draws import not_judged
 from vijax.verdict.report import Estimate, Report
 from vijax.verdict.words import INDEPENDENT, JOINED, of_end, of_starts
@@ -37,11 +38,8 @@ STARTS, OF_CORPUS = 8, 4  # number of starts of small data, and of documents up 
 PART = 500  # groups of a part whose message is remembered, about
 REMEMBERED = 1 << 26  # largest number of numbers in the messages of all parts together: a quarter of a gigabyte
 BATCH = 256  # groups of a minibatch
-SAME = 1e-4  # starts have the same end where their bounds differ by less than this share
 FREE_STARTS, FIRST = 4, 500  # starts side by side, and their number of steps, after which the best goes on
 MOST = 8_000  # largest number of steps
-DRIFT = 0.05
-"""A run ends where its bound gains fewer nats, beyond noise, from the third quarter of its steps to the last."""
 
 
 def of_conjugate(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | None) -> Fit:
@@ -99,13 +97,16 @@ def _of_restarts(bounds: np.ndarray | None) -> list[str]:
     if bounds is None:
         return []
     ends, is_one = np.asarray(bounds)[-1], [np.all(bounds[i] == bounds[i, 0]) for i in (0, -1)]
-    return of_starts(len(ends), 0 if all(is_one) else int((ends >= ends.max() - SAME * abs(ends.max())).sum()))
+    if all(is_one):
+        return of_starts(len(ends), 0)
+    least = ends.max() - limits.SAME_END * abs(ends.max())
+    return of_starts(len(ends), int((ends >= least).sum()))
 
 
 def _is_flat(bounds: np.ndarray) -> bool:
     """Says whether the last tenth of the run gained next to nothing."""
     tail = bounds[-max(2, len(bounds) // 10) :]
-    return bool(abs(tail[-1] - tail[0]) <= 1e-5 * abs(tail[-1]))
+    return bool(abs(tail[-1] - tail[0]) <= limits.FLAT * abs(tail[-1]))
 
 
 def _ended(done: Fit, settled: str, is_settled: bool) -> list[str]:
@@ -123,8 +124,7 @@ def of_mixed(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | No
     size = None if groups <= SMALL else BATCH
     starts = num_starts or FREE_STARTS
     done = _fitted(svi(model), data, key=key, num_steps=FIRST, batch_size=size, restarts=starts)
-    done.trace.pop("restart_elbo", None)
-    traces = [done.trace]
+    traces = [{name: values for name, values in done.trace.items() if name != "restart_elbo"}]
     while done.status is Status.FINISHED and not _is_settled(_joined(traces)["elbo"]) and done.state.step < MOST:
         more = 2 * int(done.state.step)
         done = _fitted(done.alg, data, key=key, num_steps=more, batch_size=size, state=done.state)
@@ -163,7 +163,8 @@ def _is_settled(bounds: Float[np.ndarray, " steps"]) -> bool:
     """Says whether the last quarter of the steps gained no more than noise over the one before."""
     quarter = len(bounds) // 4
     before, last = _mean(bounds[-2 * quarter : -quarter]), _mean(bounds[-quarter:])
-    return last.value - before.value < DRIFT + 2 * np.hypot(before.standard_error, last.standard_error)
+    noise = np.hypot(before.standard_error, last.standard_error)
+    return last.value - before.value < limits.SETTLED + limits.WITHIN * noise
 
 
 def _on_draws(done: Fit, said: list[str]) -> Report:

@@ -36,15 +36,13 @@ from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
 from vijax.lbfgs import Mode, maximise, never
 from vijax.models.energies.density import log_density_of
+from vijax.verdict import limits
 from vijax.verdict.report import Ended
 from vijax.verdict.target import Target
 from vijax.xla import keys
 
 NUM_STARTS = 16
 MAX_STEPS = 1000
-FAR = 2.0
-"""There are too few fixed draws where the bound on them is so many nats above that on fresh ones, beside its error."""
-WIDEST = 40.0  # log standard deviation beyond which float32 holds no draws: a density on which q gets there is improper
 MOST_DENSE = 200  # D up to which the Hessian is formed
 ENOUGH, SETTLED = 1e-8, 1e-4
 """Newton's steps end where a further one promises fewer nats than `ENOUGH`. Where rounding allows no less, an end that
@@ -120,7 +118,8 @@ def dadvi(
     searched = Searched(found, exchanges(target, start.x, q.sds, seed), NUM_STARTS)
     said = assessed(model, target, q, searched, seed)._replace(noise=noise)
     said = said._replace(stage=watcher.stage if q.ended is Ended.INTERRUPTED else None)
-    if q.ended is Ended.CONVERGED and q.elbo - said.elbo.value > FAR + 3 * said.elbo.standard_error:
+    most = limits.TOO_FEW_DRAWS + limits.SURE * said.elbo.standard_error
+    if q.ended is Ended.CONVERGED and q.elbo - said.elbo.value > most:
         q = q._replace(ended=Ended.TOO_FEW)
         said = in_words(said, q)
     return as_fit(model, q, said, key)._replace(columns=names_of(data))
@@ -177,7 +176,7 @@ class OnDraws:
 
     def _at(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         mean, log_sd = np.split(point, 2)
-        if log_sd.max() > WIDEST:
+        if log_sd.max() > limits.WIDEST:
             return -np.inf, np.zeros_like(point)
         moved = np.exp(log_sd) * self.noise
         values, slopes = self._target.slopes(mean + moved)

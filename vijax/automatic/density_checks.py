@@ -205,8 +205,6 @@ POINTS = 16
 """Draws at which gradients of both precisions are compared."""
 FAR_AWAY = 1e18
 """Coordinates beyond which squares are infinite in float32: an improper density, of which the fit says so."""
-MOVES = 0.05
-"""Standard deviations from which on float32 moves means or sds too far, and the fit is computed in float64."""
 
 
 def moved_by_single(target: Target, make_double: Callable[[], Target], q: Gaussian, seed: int) -> float:

@@ -25,6 +25,7 @@ from vijax.automatic.dadvi import OnDraws, climb, unit_noise
 from vijax.automatic.gaussian import Gaussian, noise_of
 from vijax.automatic.trust_region import Run, averaged
 from vijax.lbfgs import Mode
+from vijax.verdict import limits
 from vijax.verdict.improper import ASKED, grows_along
 from vijax.verdict.report import Ended
 from vijax.verdict.target import Target
@@ -43,7 +44,6 @@ SDS = 0.02  # a fit has converged where the noise of its draws moves all means b
 POWER = 12  # Hessian-vector products that measure the largest curvature
 OFF = 0.5  # whitened slopes at an optimum are at most so far from zero
 MOST = 0.3  # the logarithm of a standard deviation moves at most so much in a step
-FAR = 1e6  # where q gets so many times as wide as at its start the density may be improper
 
 
 def rank_of(dim: int) -> int:
@@ -276,7 +276,7 @@ def _ended(target: Target, q: Gaussian, start: Mode, slope: np.ndarray, curvatur
     coordinate of which the density says nothing has none, and its standard deviation grows for ever."""
     off = max(OFF, 5 * q.error)  # noise of the means themselves
     flat = curvature < 1 - off
-    wide = bool((flat & (q.scale > FAR * np.clip(start.sds, 1e-6, 1.0))).any())
+    wide = bool((flat & (q.scale > limits.WIDENED * np.clip(start.sds, 1e-6, 1.0))).any())
     if wide and grows_along(target, q.drawn(ASKED, 0)[0]).any():
         return Ended.UNBOUNDED
     return Ended.SPENT if max(np.abs(slope).max(), np.abs(curvature - 1).max()) > off else q.ended

@@ -20,6 +20,7 @@ from scipy import special
 
 from vijax.automatic.gaussian import Gaussian, noise_of
 from vijax.automatic.mixture import Mixture
+from vijax.verdict import limits
 from vijax.verdict.target import Target
 
 TIMES = np.array([3.0, 10.0, 30.0, 100.0, 300.0, 1000.0])
@@ -28,12 +29,10 @@ DRAWS = 16
 MOST_SCALED = 50  # variables up to which each is scaled by itself
 MOST_PARTS = 3  # components of a mixture that are scaled, the heaviest
 RISES = 0.5  # nats by which a bound must rise again
-NEAR = 5.0  # nats below the bound of q within which a part counts
 ROUGH = 10.0  # nats that a width between those tried may gain
 FINER = np.geomspace(0.3, 3.0, 12)
 """Widths near one at which the bound rises."""
 IMPOSSIBLE = -1e30  # log density where it is zero
-BEYOND = 3.0  # nats by which p, normalised by the bound, must be above q there
 
 
 class Width(NamedTuple):
@@ -68,7 +67,7 @@ def other_widths(target: Target, q: Gaussian | Mixture, own: float, seed: int) -
     best: dict[int | None, Width] = {}
     for part in parts:
         look = _Look(target, part, seed)
-        for one in look.widths(own - NEAR):
+        for one in look.widths(own - limits.RIVAL):
             is_lower = one.coordinate in best and best[one.coordinate].elbo >= one.elbo
             if not is_lower and _is_beyond(target, q, one.normal, look.noise, own):
                 best[one.coordinate] = one
@@ -85,7 +84,7 @@ def _is_beyond(
 ) -> bool:
     """Tells whether p is above q at draws of a normal."""
     x = normal.at(noise)
-    return bool((target.values(x) - q.log_prob(x)).mean() - own > BEYOND)
+    return bool((target.values(x) - q.log_prob(x)).mean() - own > limits.BEYOND)
 
 
 class _Look:

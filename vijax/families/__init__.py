@@ -1,4 +1,8 @@
-"""Exponential families as pytrees of natural parameters."""
+"""Exponential families as pytrees of natural parameters.
+
+A family is a law with natural parameters, its sufficient statistics and its draws; it knows no model and no step. Maps
+between points and free coordinates are in `constrain`.
+"""
 
 from vijax.families.base import Family as Family
 from vijax.families.chain.linear_gaussian_chain import LinearGaussianChain as LinearGaussianChain

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import weakref
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -22,23 +23,24 @@ AT_A_GLANCE = 1 << 18
 """Rows times coordinates up to which `repr` judges too."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
 class Judge:
-    """The material on which a fit by steps is judged, kept with the fit; and the judgement, once it was asked for. A
-    pickle has only the judgement, not the data."""
+    """The material on which a fit by steps is judged, kept with the fit.
+
+    It is a value. The judgement, once it was asked for, is remembered beside it (`JUDGED`), as long as the material is
+    there; a pickle of a fit has its judgement, and not the data.
+    """
 
     loader: Loader | None  # loader of the fitted data; None in a fit from a pickle
     seed: int  # seed of the draws
     x64: bool  # True where the fit was in float64
-    _known: Any = dataclasses.field(default=None, repr=False)
-    _of: tuple[Any, Any] = dataclasses.field(default=(None, None), repr=False)
 
     def of(self, fit: Any) -> Any:
         """The judgement of this fit; None where data are so large that the user has to give the number of draws.
         Computed at the first call, and anew where state or trace have changed."""
         if not self.knows(fit):
-            self._known, self._of = self.on_draws(fit), (fit.state, fit.trace)
-        return self._known
+            remember(self, fit, self.on_draws(fit))
+        return JUDGED[self].judgement
 
     def on_draws(self, fit: Any, key: PRNGKeyArray | None = None, num_draws: int | None = None) -> Any:
         """As `of`, with another key or number of draws."""
@@ -54,11 +56,35 @@ class Judge:
         return num_rows(fit.alg.spec.model, self.loader) * int(np.size(fit.posterior[Z].mean())) <= AT_A_GLANCE
 
     def knows(self, fit: Any) -> bool:
-        """True where the judgement is of this fit."""
-        return self._of[0] is fit.state and self._of[1] is fit.trace
+        """True where a judgement of this fit is remembered."""
+        known = JUDGED.get(self)
+        return known is not None and known.state is fit.state and known.trace is fit.trace
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "loader": None}
+
+
+class Judged(NamedTuple):
+    """A judgement, with the state and the trace that it is of."""
+
+    state: Any
+    trace: Any
+    judgement: Any
+
+
+JUDGED: weakref.WeakKeyDictionary[Judge, Judged] = weakref.WeakKeyDictionary()
+"""The last judgement on each material: it costs hundreds of evaluations, and is asked for several times."""
+
+
+def remember(material: Judge, fit: Any, judgement: Any) -> None:
+    """Keeps the judgement of a fit on its material."""
+    JUDGED[material] = Judged(fit.state, fit.trace, judgement)
+
+
+def remembered(fit: Any) -> tuple[Any, ...]:
+    """The judgement of a fit, if there is one: none or one."""
+    is_known = fit.judge is not None and fit.judge.knows(fit)
+    return (fit.judge.of(fit),) if is_known else ()
 
 
 def judged(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:

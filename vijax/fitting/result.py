@@ -58,6 +58,9 @@ class Fit(NamedTuple):
     def __repr__(self) -> str:
         return describe.of_fit(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), tuple(self), *judge.remembered(self))
+
     @property
     def schema(self) -> Schema | None:
         """The columns of the table that the model was made of, and what each was taken for: later tables are read by
@@ -469,3 +472,11 @@ class Fit(NamedTuple):
         if "topics" not in self.posterior:
             raise self.alg.spec.model.cannot_answer("topics")
         return self.posterior["topics"]
+
+
+def _restored(kind: type[Fit], fields: tuple[Any, ...], *judgement: Any) -> Fit:
+    """A fit from a pickle, with the judgement that it had, if any."""
+    fit = kind(*fields)
+    if judgement:
+        judge.remember(fit.judge, fit, *judgement)
+    return fit

@@ -40,7 +40,7 @@ FEW, MANY = 2, 8
 """Components into which a birth divides one; many where few have not helped, then twice as many, and so on."""
 NEAR = 5.0
 """Merges of topics are tried that may lose less than this many nats: what a stick saves is not counted."""
-FAR = 20.0
+HOPELESS = 20.0
 """A birth that loses more nats than this before any lap is not followed: its laps seldom make that good."""
 
 
@@ -334,7 +334,7 @@ class _Growth:
         given = self.q, self.prior, jnp.asarray(keep), found, self._prior(small), jnp.asarray(put)
         q, gain = laps.filled(self.axes, *given)
         first = float(gain) + entropy  # what it gains before any lap
-        if first < -FAR and not self.of_documents:
+        if first < -HOPELESS and not self.of_documents:
             self._note("birth", tuple(map(int, slots)), first, False, 0)
             return None
         return order if self._try("birth", slots, q, shared) else None
@@ -361,7 +361,7 @@ class _Growth:
         sizes = np.asarray(laps.counted(self.axes, q, self.prior), float)
         if np.sum(sizes[np.asarray(places)] >= HELD) < 2:
             return None
-        if float(gain) < -FAR and seed < 0:  # a stretch is seldom all of one state before any lap
+        if float(gain) < -HOPELESS and seed < 0:  # a stretch is seldom all of one state before any lap
             self._note("birth", (slot,), float(gain), False, 0)
             return None
         order = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")

@@ -42,6 +42,7 @@ from vijax.inference.spec import Spec
 from vijax.models.energies.density import Frame, frame_of
 from vijax.models.energies.energy import Energy
 from vijax.response.covariances import Covariances, covariances
+from vijax.verdict import limits
 from vijax.verdict.target import Target
 from vijax.xla import keys
 from vijax.xla.compiler import quick_jit
@@ -98,7 +99,6 @@ def linear_response(
 
 
 # --- conjugate models -------------------------------------------------------------------------------------------------
-FIXED = 1e-3  # largest divergence in nats from q to the result of one more step
 STEP, SLACK = 0.1, 0.05
 """The length in standard deviations of the differences that check M, and the share that may stay unexplained."""
 MOST = 3000  # natural parameters up to which a dense matrix of them is formed
@@ -201,7 +201,7 @@ def _check_settled(q: Product, target: Product) -> None:
     gap = tree.subtract(target, q)
     nats = 0.5 * float(quick_jit(lambda q, gap: gap.dot(q.fisher_product(gap)))(q, gap))
     got = f"one that a further step would move by {nats:.2g} nats"
-    require(abs(nats) < FIXED, "fit", "a fixed point of coordinate ascent", got, "Run more steps of vijax.cavi.")
+    require(abs(nats) < limits.FIXED, "fit", "a fixed point of coordinate ascent", got, "Run more steps of vijax.cavi.")
 
 
 def _check_change(q: Product, message: Callable, fisher: np.ndarray, change: np.ndarray) -> None:
@@ -225,7 +225,6 @@ def _check_change(q: Product, message: Callable, fisher: np.ndarray, change: np.
 
 
 # --- log densities, on fixed draws ------------------------------------------------------------------------------------
-FAR = 1.0  # standard deviations of q between its means and those at the maximum on fixed draws, at most
 
 
 def of_draws(
@@ -245,7 +244,8 @@ def of_draws(
     require(top.promised < SETTLED, "fit", "one at a maximum of its bound", got, remedy)
     moved = float(np.max(np.abs(top.point - start)[: objective.dim] / np.exp(start[objective.dim :])))
     got = f"one from which that of these data and draws is {moved:.2g} sd away"
-    require(moved < FAR, "fit", "one near the maximum of its bound", got, "Give the data that were fitted.")
+    is_near = moved < limits.OFF_OPTIMUM
+    require(is_near, "fit", "one near the maximum of its bound", got, "Give the data that were fitted.")
     means, pushed = _expectations(model, of or (lambda values: values), top.point, noise)
     try:
         solve = solver(objective, top.point)

@@ -27,22 +27,17 @@ from vijax.predict.predictive import observed
 from vijax.reference.log_joint import log_joint
 from vijax.reference.short_chains import short_chains
 from vijax.reference.walk import groups_of, walk_of
-from vijax.verdict.psis import RELIABLE, in_words, psis
+from vijax.response.linear_response import linear_response
+from vijax.verdict import limits
+from vijax.verdict.psis import in_words, psis
 from vijax.xla.compiler import kept, step_jit
 
-LARGE = 0.3
-"""Standard deviations by which a mean, or logarithm by which a standard deviation, must be off beyond `SURE` standard
-errors to be called wrong."""
-SURE = 3.0
 DRAWS, FEWEST, WORK = 2000, 500, 1 << 27  # draws that are weighted, and the largest number of draws times rows
 CHAINS, FEWEST_CHAINS, WORK_OF_CHAINS = 512, 64, 1 << 23  # the same of short chains
 REPLICATES, NUMBERS = 1000, 1 << 29  # replicated data sets, and the largest number of numbers in them
 SECONDS = 20.0  # of restarts
-WORTH = 1.0  # nats by which another start must end higher
-BY_CHANCE = 0.003  # the probability that some statistic of data from the model is called unlike the data
 COLUMNS = 32  # columns of data up to which each has statistics of its own
 MOST_NUMBERS = 20_000  # of the globals, each of which is looked at by itself
-ENOUGH = 50.0  # effective draws from which on moments are judged by weights
 
 
 Off = dict[str, tuple[float, float]]
@@ -96,12 +91,12 @@ class Quantity(NamedTuple):
     @property
     def mean_within(self) -> float:
         """Standard deviations of q by which the mean may be off: two standard errors are added."""
-        return abs(self.mean_off) + 2 * self.mean_error
+        return abs(self.mean_off) + limits.WITHIN * self.mean_error
 
     @property
     def log_sd_within(self) -> float:
         """The same of the logarithm of the standard deviation."""
-        return abs(self.log_sd_off) + 2 * self.log_sd_error
+        return abs(self.log_sd_off) + limits.WITHIN * self.log_sd_error
 
 
 class Verdict(NamedTuple):
@@ -216,7 +211,7 @@ def _quantity(name: str, x: Float[np.ndarray, " draws"], found: Mapping[str, Che
     """The number with the clearest error of its mean, and of its standard deviation, that a check found."""
     if not x.std() > 1e-6 * abs(x.mean()):  # a point, or a number that is known
         return Quantity(name, float(x.mean()), 0.0, np.nan, np.nan, "", np.nan, np.nan, "")
-    clear = lambda of: max(of, key=lambda one: abs(one[0]) - 2 * one[1], default=(np.nan, np.nan, ""))
+    clear = lambda of: max(of, key=lambda one: abs(one[0]) - limits.WITHIN * one[1], default=(np.nan, np.nan, ""))
     mean = clear([(*one.means[name], by) for by, one in found.items() if name in one.means])
     log_sd = clear([(*one.log_sds[name], by) for by, one in found.items() if name in one.log_sds])
     return Quantity(name, float(x.mean()), float(x.std()), *mean, *log_sd)
@@ -224,7 +219,7 @@ def _quantity(name: str, x: Float[np.ndarray, " draws"], found: Mapping[str, Che
 
 def _of_quantities(quantities: Sequence[Quantity]) -> list[str]:
     """Sentences on means and standard deviations that are wrong beyond noise: the worst, and the number of others."""
-    sure = lambda value, error: np.isfinite(value) and abs(value) - SURE * error > LARGE
+    sure = lambda value, error: np.isfinite(value) and abs(value) - limits.SURE * error > limits.WRONG
     means = [one for one in quantities if sure(one.mean_off, one.mean_error)]
     sds = [one for one in quantities if sure(one.log_sd_off, one.log_sd_error)]
     more = lambda of: f", and {len(of) - 1} other(s)" if len(of) > 1 else ""
@@ -278,15 +273,16 @@ def _weights(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
     ratios = np.asarray(log_p, np.float64) - np.asarray(log_q, np.float64)
     known = np.isfinite(log_p)
     rounding = float(np.finfo(log_p.dtype).eps * np.abs(log_p[known]).max(initial=0.0))
-    require(rounding < LARGE, "fit", "a log density known to 0.3 nats", f"{rounding:.2g} nats", "Take float64.")
+    expected = f"a log density known to {limits.ROUNDING_HIDES} nats"
+    require(rounding < limits.ROUNDING_HIDES, "fit", expected, f"{rounding:.2g} nats", "Take float64.")
     ratios = np.where(ratios < np.inf, ratios, -np.inf)
-    smoothed, is_alike = psis(ratios), np.ptp(ratios) < max(1e-3, 8 * rounding)
+    smoothed, is_alike = psis(ratios), np.ptp(ratios) < max(limits.EQUAL_RATIOS, limits.ROUNDINGS * rounding)
     khat = 0.0 if is_alike else smoothed.khat
     said = f"{in_words(khat)} {smoothed.ess:.0f} effective draws of {count}."
     fault = (
         f"The density is zero, or no number, at {1 - known.mean():.1%} of the draws of q." if not known.all() else ""
     )
-    if khat > RELIABLE or smoothed.ess < ENOUGH:
+    if khat > limits.KHAT_RELIABLE or smoothed.ess < limits.ENOUGH_DRAWS:
         return Check(said, fault)
     moments = {name: _moments(x, np.exp(smoothed.log_weights)) for name, x in _numbers(values).items()}
     means, log_sds = ({name: both[i] for name, both in moments.items()} for i in range(2))
@@ -333,19 +329,14 @@ def _chains(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
     count = _affordable(data, CHAINS, FEWEST_CHAINS, WORK_OF_CHAINS, instead)
     moved = short_chains(fit, data, key=key, num_chains=count)
     said = f"{moved} Errors are lower bounds."
-    if not moved.acceptance >= MOVING:
+    if not moved.acceptance >= limits.MOVING:
         return Check(said)
     named = [_numbers(part, 0) for part in (moved.mean, moved.mean_error, moved.log_sd, moved.log_sd_error)]
     pairs = lambda i: {name: (float(x), float(named[i + 1][name])) for name, x in named[i].items()}
     return Check(said, means=pairs(0), log_sds=pairs(2))
 
 
-MOVING = 0.3  # acceptance from which on chains tell anything
-
-
 def _response(fit: Fit, data: Any, q: dict[str, np.ndarray], key: PRNGKeyArray) -> Check:
-    from vijax.response.linear_response import linear_response
-
     found = linear_response(fit, data, key=key)
     sds = dict(zip(found.names, np.sqrt(np.maximum(np.diag(found.matrix), 0.0)), strict=True))
     varies = [name for name, x in q.items() if sds.get(name, 0.0) > 0 and x.std() > 0]
@@ -392,7 +383,7 @@ def _replicated(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
     y, made = (np.asarray(x, np.float64) for x in (found.observed, found.replicated))
     center, spread = made.mean(0), made.std(0)
     given = (spread <= 1e-6 * np.abs(center)) & (np.abs(y - center) <= 1e-5 * np.abs(center))  # inputs
-    least = special.ndtri(1 - 0.5 * BY_CHANCE / max(np.sum(~given), 1))
+    least = special.ndtri(1 - 0.5 * limits.BY_CHANCE / max(np.sum(~given), 1))
     beyond = (y < made.min(0)) | (y > made.max(0))
     wrong = np.flatnonzero(~given & beyond & (np.abs(y - center) > least * spread))
     told = [f"{names[i]} ({y[i]:.4g}; by the model {center[i]:.4g} ± {spread[i]:.2g})" for i in wrong]
@@ -434,8 +425,8 @@ def _restarts(fit: Fit, data: Any, restarts: int, key: PRNGKeyArray) -> Check:
     ends = np.asarray(again.trace.get("restart_elbo", again.trace["elbo"][:, None])[-10:], np.float64)
     best = ends[:, np.argmax(ends.mean(0))]
     more, noise = best.mean() - own.mean(), np.hypot(best.std(), own.std()) / len(own) ** 0.5
-    rounding = 8 * float(np.finfo(again.trace["elbo"].dtype).eps) * abs(own.mean())
-    higher = more > max(WORTH, SURE * noise + rounding)
+    rounding = limits.ROUNDINGS * float(np.finfo(again.trace["elbo"].dtype).eps) * abs(own.mean())
+    higher = more > max(limits.HIGHER, limits.SURE * noise + rounding)
     if are_equal:
         return Check(f"All {restarts} other starts are one, for the model's start draws nothing: they say nothing.")
     said = (

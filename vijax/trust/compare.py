@@ -11,7 +11,7 @@ import numpy as np
 from vijax.checks import require
 from vijax.terminal import printable
 from vijax.trust.loo import Elpd, total
-from vijax.verdict.psis import RELIABLE
+from vijax.verdict import limits
 
 
 class Ranked(NamedTuple):
@@ -48,7 +48,7 @@ class Compared:
         if close := ", ".join(one.name for one in others if one.behind <= 2 * one.error):
             lines.append(f"Not clearly worse than {best.name} (by no more than two standard errors): {close}.")
         if poor := ", ".join(f"{one.num_unreliable} of {one.name}" for one in self.ranked if one.num_unreliable):
-            lines.append(f"Groups whose terms are not reliable (k-hat above {RELIABLE}): {poor}.")
+            lines.append(f"Groups whose terms are not reliable (k-hat above {limits.KHAT_RELIABLE}): {poor}.")
         return printable("\n".join(lines))
 
 
@@ -88,5 +88,5 @@ def compare(scores: Mapping[str, Elpd]) -> Compared:
 
 
 def _ranked(name: str, score: Elpd, behind: np.ndarray) -> Ranked:
-    poor = 0 if score.khat is None else int(np.sum(score.khat > RELIABLE))
+    poor = 0 if score.khat is None else int(np.sum(score.khat > limits.KHAT_RELIABLE))
     return Ranked(name, score, *total(behind), poor)

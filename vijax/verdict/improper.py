@@ -24,39 +24,33 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.model import Hyper, Model
 from vijax.families import Family, Point, Product
 from vijax.inference.guides import Z
+from vijax.verdict import limits
 from vijax.verdict.report import Ended, Estimate, Report
 from vijax.verdict.target import OfFree, Target
 from vijax.verdict.words import IMPROPER, listed
 from vijax.xla.compiler import quick_jit
 
-WIDE = 10.0
-"""q is looked at where a standard deviation or a mean of a free coordinate is larger: fits begin at less than 2."""
 DRAWS, ASKED, MOST = 16, 256, 8
 """Draws that are moved; draws that measure q; and coordinates or directions that are tried at most, the widest
 first."""
 FURTHER = 10.0 ** np.array([1, 2, 4, 6, 8, 10, 12, 14])
-FARTHEST = 1e6
-"""Values of s along coordinates; and the largest distance along other directions, where float32 still resolves sums."""
-FEWEST, OUT = 3, 1e15
-"""Values of s at which the bound must be known; and the distance from which on squares of ten times as much are too
-large for float32."""
-FAR, MOST_DIM, ALONE = 100.0, 300, 0.999
-"""Directions that are no coordinate: standard deviations along them, at least; variables up to which they are looked
-for; and their largest entry, beyond which they count as a coordinate."""
+"""Values of s along coordinates."""
+FEWEST = 3  # values of s at which the bound must be known
+MOST_DIM = 300  # variables up to which directions are looked for that are no coordinate
 
 
 def grows_along(target: Target, x: Float[np.ndarray, "draws D"]) -> Bool[np.ndarray, " D"]:
     """Returns the coordinates along which, or along directions of which, the bound is seen to grow without limit, from
     `ASKED` draws of q or more."""
     found = np.zeros(target.dim, bool)
-    if not np.isfinite(x).all() or max(x.std(0).max(), np.abs(x.mean(0)).max()) < WIDE:
+    if not np.isfinite(x).all() or max(x.std(0).max(), np.abs(x.mean(0)).max()) < limits.WIDE:
         return found
     values = target.values(x[:DRAWS])
     if not np.isfinite(values).all():
         return found
     for along, still, further in (*_coordinates(x), *_flat(target, x)):
         if _grows(target, x[:DRAWS], values.mean(), along, still, further):
-            found |= np.abs(along) > 0.3 * np.abs(along).max()
+            found |= np.abs(along) > limits.NAMED_ALONG * np.abs(along).max()
     return found
 
 
@@ -69,14 +63,14 @@ def _coordinates(x: Float[np.ndarray, "draws D"]) -> Iterator[Way]:
     eye = np.eye(len(mean))
     for sizes, still in ((sds, mean), (np.abs(mean), np.zeros_like(mean))):
         for i in np.argsort(-sizes)[:MOST]:
-            if sizes[i] >= WIDE:
+            if sizes[i] >= limits.WIDE:
                 yield eye[i], still, FURTHER
 
 
 def _flat(target: Target, x: Float[np.ndarray, "draws D"]) -> Iterator[Way]:
     """Yields the direction to the mean, and directions of no curvature at the mean along which draws of q are wide."""
     mean = x.mean(0)
-    if np.linalg.norm(mean) >= WIDE:
+    if np.linalg.norm(mean) >= limits.WIDE:
         yield mean / np.linalg.norm(mean), np.zeros_like(mean), FURTHER
     if target.dim > MOST_DIM:
         return
@@ -86,8 +80,8 @@ def _flat(target: Target, x: Float[np.ndarray, "draws D"]) -> Iterator[Way]:
     curvatures, ways = np.linalg.eigh(hessian)
     for i in np.argsort(np.abs(curvatures))[:MOST]:
         size = float((x @ ways[:, i]).std())
-        if FAR <= size <= FARTHEST / 10 and np.abs(ways[:, i]).max() < ALONE:
-            yield ways[:, i], mean, np.geomspace(10, FARTHEST / size, FEWEST + 1)
+        if limits.WIDE_ALONG <= size <= limits.RESOLVED / 10 and np.abs(ways[:, i]).max() < limits.ONE_COORDINATE:
+            yield ways[:, i], mean, np.geomspace(10, limits.RESOLVED / size, FEWEST + 1)
 
 
 def _grows(
@@ -99,7 +93,7 @@ def _grows(
     known = gains[np.isfinite(gains).cumprod().astype(bool)]
     if len(known) >= FEWEST:
         return bool(np.all(known > 0))
-    if len(known) > 0 or np.abs((x - still) @ along).mean() < OUT:
+    if len(known) > 0 or np.abs((x - still) @ along).mean() < limits.OVERFLOWING:
         return False
     return bool(np.all(np.diff(_gains(target, x, value, along, still, 1 / further[::-1])) > 0))
 

@@ -39,7 +39,7 @@ from vijax.inference.estimand import Estimand
 from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
 from vijax.models.energies.shown_numbers import shown_numbers
-from vijax.verdict import words_of_steps
+from vijax.verdict import limits, words_of_steps
 from vijax.verdict.report import Estimate, bound, distance
 from vijax.verdict.target import AT_ONCE
 from vijax.xla.compiler import kept, step_jit
@@ -117,7 +117,7 @@ def judge_on_draws(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int |
     draws, ratios, rounding = _ratios(spec, fit.state.hyper, fit.posterior, loader, key, count)
     zero, gap, khat = distance(ratios)
     spread = float(np.ptp(ratios)) if zero == 0 else np.inf
-    khat = 0.0 if not np.isfinite(khat) and spread <= max(ALIKE, 8 * rounding) else khat
+    khat = 0.0 if not np.isfinite(khat) and spread <= max(limits.ALIKE_RATIOS, limits.ROUNDINGS * rounding) else khat
     variables = spec.model.free.variables
     names, numbers = variables.names_of_coordinates, draws
     if spec.model.log_density is not None and any(name.startswith("_") for name in names):
@@ -129,7 +129,6 @@ def judge_on_draws(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int |
 
 
 FEWEST_ASKED = 32  # draws: the tail of fewer says nothing
-ALIKE = 0.05  # nats between the largest and the smallest ratio, up to which q is the posterior but for rounding
 
 
 def usual_draws(model: Model, q: Any, loader: Loader) -> int | None:

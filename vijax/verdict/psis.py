@@ -18,6 +18,7 @@ from jaxtyping import Float
 from scipy import special
 
 from vijax.checks import require
+from vijax.verdict import limits
 
 FEWEST = 5  # distinct values in a tail that can be judged
 
@@ -107,7 +108,6 @@ def log_weights_of(argument: str, x: Any) -> np.ndarray:
 
 
 # --- k-hat in words ---------------------------------------------------------------------------------------------------
-RELIABLE = 0.7  # k-hat up to which importance weights are reliable (Vehtari et al. 2024).
 NOT_OF_MEANS = (
     "It does not say that means are wrong: fits with such a k-hat often have means and standard deviations that are "
     "right to a few hundredths of a posterior standard deviation."
@@ -128,11 +128,11 @@ def in_words(khat: float) -> str:
             "k-hat inf: importance weights cannot be judged, for their tail has fewer than five distinct values. "
             "Take more draws, or judge by other means."
         )
-    if khat < 0.5:
+    if khat < limits.KHAT_GOOD:
         said = "good. Importance weights are reliable, and so is what they correct."
-    elif khat <= RELIABLE:
+    elif khat <= limits.KHAT_RELIABLE:
         said = "usable. Importance weights are reliable enough, but what they correct converges slowly."
-    elif khat <= 1:
+    elif khat <= limits.KHAT_USELESS:
         said = f"importance weights are unreliable: do not correct by them. {NOT_OF_MEANS}"
     else:
         said = (

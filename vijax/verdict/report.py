@@ -13,10 +13,8 @@ from jaxtyping import Float
 from scipy import special
 
 from vijax.checks import brief
-from vijax.verdict.psis import RELIABLE as RELIABLE_KHAT
+from vijax.verdict import limits
 from vijax.verdict.psis import psis
-
-FEWEST_DRAWS = 50.0  # effective draws that are needed to judge moments by importance weights
 
 
 class Ended(enum.StrEnum):
@@ -85,7 +83,7 @@ class Off(NamedTuple):
     @property
     def most(self) -> float:
         """The size of the error with two standard errors."""
-        return abs(self.value) + 2 * self.error
+        return abs(self.value) + limits.WITHIN * self.error
 
 
 class Moments(NamedTuple):
@@ -109,7 +107,8 @@ class Moments(NamedTuple):
     def is_reliable(self) -> bool:
         """True where the weights are good enough to judge by."""
         known = np.isfinite(self.mean.most + self.log_sd.most)
-        return bool(known and max(self.khat, self.log_sd.khat) < RELIABLE_KHAT and self.ess >= FEWEST_DRAWS)
+        is_even = max(self.khat, self.log_sd.khat) < limits.KHAT_RELIABLE
+        return bool(known and is_even and self.ess >= limits.ENOUGH_DRAWS)
 
 
 class Others(NamedTuple):
@@ -223,13 +222,10 @@ def bound(log_ratios: Float[np.ndarray, " draws"], sets: int | None = None) -> E
     return Estimate.of(log_ratios.reshape(sets or len(log_ratios), -1).mean(1))
 
 
-ALIKE = 1e-3  # squared coefficient of variation up to which weights are alike
-
-
 def distance(log_ratios: Float[np.ndarray, " draws"], rounding: float = 0.0) -> tuple[float, float, float]:
     """Returns the distance of q from p, by log p - log q at draws of q: the share of draws where p is zero; by the rest
-    a lower bound on KL(q || p) in nats; and k-hat (see `Report`), which is 0 where all weights are alike, to `ALIKE` or
-    to rounding (nats), because they have no tail then."""
+    a lower bound on KL(q || p) in nats; and k-hat (see `Report`), which is 0 where all weights are alike (`are_alike`),
+    because they have no tail then."""
     known = log_ratios[np.isfinite(log_ratios)]
     zero = 1 - len(known) / len(log_ratios)
     if not len(known):
@@ -239,10 +235,11 @@ def distance(log_ratios: Float[np.ndarray, " draws"], rounding: float = 0.0) -> 
 
 
 def are_alike(log_ratios: Float[np.ndarray, " draws"], rounding: float) -> bool:
-    """Says whether all importance weights are alike, to `ALIKE` or to rounding (nats)."""
+    """Says whether all importance weights are alike, to `limits.ALIKE_WEIGHTS` or to rounding (nats)."""
     if not np.isfinite(log_ratios).all():
         return False
-    return float(np.mean(np.expm1(log_ratios - _log_mean(log_ratios)) ** 2)) < ALIKE + (3 * rounding) ** 2
+    variation = float(np.mean(np.expm1(log_ratios - _log_mean(log_ratios)) ** 2))
+    return variation < limits.ALIKE_WEIGHTS + (3 * rounding) ** 2
 
 
 def _log_mean(log_ratios: np.ndarray) -> float:

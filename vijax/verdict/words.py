@@ -1,7 +1,7 @@
 """Sentences on whether to trust a fit: how it ended, how far means and sds may be off, tails, and other modes.
 
-The first part has the words and limits that all verdicts share, the second the verdict of `vijax.auto` and
-`vijax.dadvi`. Fits by steps are in `vijax.verdict.words_of_steps`. Nothing is computed here.
+The first part has the words that all verdicts share, the second the verdict of `vijax.auto` and `vijax.dadvi`. Fits by
+steps are in `vijax.verdict.words_of_steps`, limits in `vijax.verdict.limits`. Nothing is computed here.
 """
 
 from __future__ import annotations
@@ -11,17 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from vijax.verdict.psis import RELIABLE
+from vijax.verdict import limits
 from vijax.verdict.report import Ended, Moments, Others
-
-CLOSE, FAR = 0.05, 0.3
-"""Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
-FAR_IN_ALL = 1.0
-"""The same where importance weights are even enough to judge each mean and sd: small errors of many add up."""
-GOOD, FAIR = 0.1, 0.3
-"""Standard deviations, and logarithms of them: means and sds that are off by less can be used, or are near."""
-RARE = 0.01  # largest share of draws with a density of zero at which q may be used all the same
-ROUNDED = 0.3  # nats of rounding from which on the ratios of densities say nothing
 
 
 def listed(names: Sequence[str]) -> str:
@@ -124,11 +115,11 @@ def verdict(
     said = [ENDS[q.ended].format(error=q.error)]
     if q.ended is Ended.UNBOUNDED:
         return said[0]
-    if zero > RARE:
+    if zero > limits.RARE:
         return f"Do not use this fit: {of_zeros(zero)} {SUPPORTS}"
     if zero > 0:
         said = [f"{of_zeros(zero).capitalize()} {SUPPORTS}", *said]
-    if rounding > ROUNDED:
+    if rounding > limits.ROUNDING_HIDES:
         return " ".join([*said, ROUGH.format(rounding=rounding), *_of_labels(searched), *_of_others(searched)])
     judged = [
         _of_shape(gap, khat, q, off, searched.others > 0 or bool(searched.widths)),
@@ -139,7 +130,7 @@ def verdict(
         said = [*said[:-1], *judged, SPENT_NEAR]  # what it is good for comes first, then that more would be better
     else:
         said += judged
-    if not q.is_full and gap < FAR:
+    if not q.is_full and gap < limits.FAR:
         but = f", but along {q.num_directions} directions," if q.num_directions else ""
         said.append(INDEPENDENT.replace(" under q", f" under q{but}"))
     return " ".join([*said, *_of_labels(searched), *_of_others(searched)])
@@ -147,7 +138,7 @@ def verdict(
 
 def is_usable(ended: Ended, zero: float) -> bool:
     """Says whether a verdict does not begin with "Do not use this fit"."""
-    return ended is not Ended.UNBOUNDED and zero <= RARE
+    return ended is not Ended.UNBOUNDED and zero <= limits.RARE
 
 
 def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_many: bool) -> str:
@@ -155,10 +146,10 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
     judged = of_distance(gap, khat)
     where = "its part of the posterior" if is_one_of_many else "the posterior"
     far = _far(q, off)
-    if _worst(off) <= GOOD and gap < far:
+    if _worst(off) <= limits.GOOD and gap < far:
         use = "means and sds can be used" + (" for that part alone" if is_one_of_many else "")
         return f"q is close to {where} {judged}: {use}."
-    if _seen(off) <= FAIR and gap < far:
+    if _seen(off) <= limits.FAIR and gap < far:
         return f"q is near {where} {judged}: {_of_use(off)}."
     sampler = "Write the density in other coordinates, or use a sampler."
     if q.num_directions:
@@ -172,14 +163,14 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
 
 def _is_near(q: Any, gap: float, off: Moments | None) -> bool:
     """Tells whether means and sds, or one of both, can be used."""
-    return min(_worst(off) / GOOD, _seen(off) / FAIR) <= 1 and gap < _far(q, off)
+    return min(_worst(off) / limits.GOOD, _seen(off) / limits.FAIR) <= 1 and gap < _far(q, off)
 
 
 def _far(q: Any, off: Moments | None) -> float:
     """Returns the nats from which on q has not the shape of the posterior: fewer where weights do not judge moments,
     and of independent normals of variables that depend on each other."""
     is_apart = not q.is_full and getattr(q, "reference", None) is None
-    return FAR if off is None or not off.is_reliable or is_apart else FAR_IN_ALL
+    return limits.FAR if off is None or not off.is_reliable or is_apart else limits.FAR_IN_ALL
 
 
 def _worst(off: Moments | None) -> float:
@@ -198,7 +189,7 @@ def _of_use(off: Moments | None) -> str:
     """Says which of means and sds can be used."""
     if off is None or not off.is_reliable:
         return "means and sds may be off by some tenths"
-    good = [name for name, part in (("means", off.mean), ("sds", off.log_sd)) if part.most <= GOOD]
+    good = [name for name, part in (("means", off.mean), ("sds", off.log_sd)) if part.most <= limits.GOOD]
     bad = "sds" if good == ["means"] else "means" if good else "means and sds"
     use = f"{good[0]} can be used, but " if good else ""
     return f"{use}{bad} may be off by more than a tenth"
@@ -208,7 +199,7 @@ def _of_moments(off: Moments | None) -> list[str]:
     """Says how far means and sds are off, and how that was found."""
     if off is None:
         return ["How far means and sds are off was not judged."]
-    at = lambda part: f" ({part.at})" if part.most > GOOD else ""
+    at = lambda part: f" ({part.at})" if part.most > limits.GOOD else ""
     size = off.log_sd
     if off.is_reliable:
         means = f"means are off by up to {max(off.mean.most, 0.01):.2f} sd{at(off.mean)}"
@@ -235,9 +226,9 @@ def _too(log_ratio: float) -> str:
 
 def _of_tails(gap: float, khat: float, off: Moments | None) -> list[str]:
     """Says whether tail probabilities can be relied on: the ratios have no heavy tail, and no sd is too small."""
-    if gap >= FAR:
+    if gap >= limits.FAR:
         return []
-    if khat > RELIABLE or (off is not None and off.log_sd.value < -GOOD):
+    if khat > limits.KHAT_RELIABLE or (off is not None and off.log_sd.value < -limits.GOOD):
         return [HEAVY]
     return ["Tails are no heavier than those of q, as far as its draws reach."]
 

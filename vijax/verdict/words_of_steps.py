@@ -9,22 +9,9 @@ import numpy as np
 from vijax.contract.variables import Variables
 from vijax.families import Normal
 from vijax.families.vector.blocks import Blocks
-from vijax.verdict.psis import RELIABLE
-from vijax.verdict.words import CLOSE, FAR, HEAVY, INDEPENDENT, RARE, listed, of_distance, of_zeros
+from vijax.verdict import limits
+from vijax.verdict.words import HEAVY, INDEPENDENT, listed, of_distance, of_zeros
 
-ARRIVED, AWAY, SURE = 0.5, 1.0, 5.0
-"""Standard deviations of q: where a fit has arrived means begin to move by less than the first; a fit whose means begin
-to move by more than the second is of no use. Both are beyond `SURE` standard errors, for the largest of many counts."""
-STRETCHED, SURE_OF_SDS = 0.15, 3.0  # the same of the logarithms of sds where a fit has arrived, and its standard errors
-LOST = 2.0
-"""Nats a variable beyond which q is far from the posterior: the cost of a mean that is off by two sds, or of an sd that
-is a tenth of the right one, or two and a half times as large."""
-MOVED, CLIMBING, NOISE = 0.1, 2.0, 3.0
-"""Nats by which the bound changes from the quarter of the steps before the last to the last: more than the first is
-told; more than the second, of up to four variables, in proportion for more, makes the fit useless. Both are beyond
-`NOISE` standard errors."""
-ROUNDED, BLIND = 0.1, 0.5
-"""Nats of rounding: more than the first is told; with more than the second the ratios are nothing but rounding."""
 OTHER_MODES = "Other modes were not looked for: vijax.auto searches for them; or compare other keys, or restarts=."
 
 
@@ -47,16 +34,16 @@ def sentences(said: Any, q: Any, variables: Variables, has_others: bool) -> list
 
 def unusable(said: Any, variables: Variables) -> str:
     """Says why a fit is of no use; empty where it may be of some."""
-    if said.zero > RARE:
+    if said.zero > limits.RARE:
         return f"{of_zeros(said.zero)} {FINITE}"
-    if said.rounding > BLIND:
+    if said.rounding > limits.ROUNDING_HIDES_STEPS:
         return ""
-    dim, is_far = variables.dim, said.gap >= FAR
-    moving = _moving(said, AWAY, np.inf)
-    lost = said.gap > LOST * dim
-    climbing = is_far and _is_sure(said, CLIMBING * max(1.0, dim / 4))
-    moves = _moving(said, ARRIVED, STRETCHED)
-    on_its_way = is_far and said.khat > RELIABLE and moves
+    dim, is_far = variables.dim, said.gap >= limits.FAR
+    moving = _moving(said, limits.AWAY, np.inf)
+    lost = said.gap > limits.FAR_A_VARIABLE * dim
+    climbing = is_far and _is_sure(said, limits.CLIMBING * max(1.0, dim / 4))
+    moves = _moving(said, limits.ARRIVED, limits.STRETCHED)
+    on_its_way = is_far and said.khat > limits.KHAT_RELIABLE and moves
     if not (moving or lost or climbing or on_its_way):
         return ""
     told = [f"q is not at the posterior {_numbers(said)}.", f"By its draws, {moves}." if moves else "", *_moved(said)]
@@ -74,8 +61,8 @@ def _numbers(said: Any) -> str:
 def _moving(said: Any, mean: float, sd: float) -> str:
     """Says which variables' means would move by more than so many sds, and which sds by more than that, beyond
     noise."""
-    of_means = np.abs(said.shift) - SURE * said.shift_error > mean
-    of_sds = np.abs(said.stretch) - SURE_OF_SDS * said.stretch_error > sd
+    of_means = np.abs(said.shift) - limits.SURE_OF_MEANS * said.shift_error > mean
+    of_sds = np.abs(said.stretch) - limits.SURE * said.stretch_error > sd
     told = []
     if of_means.any():
         most = np.abs(said.shift[of_means]).max()
@@ -98,31 +85,31 @@ MOST_NAMED = 4  # variables that are named; of more their number is said
 def _of_numbers(said: Any) -> list[str]:
     """Says where the density is zero, and how far it is rounded."""
     told = [f"At some places {of_zeros(said.zero)}"] if said.zero > 0 else []
-    if said.rounding > ROUNDED:
+    if said.rounding > limits.ROUNDING_TOLD:
         told.append(f"Rounding leaves the log density known to {said.rounding:.2g} nats only: judge in float64.")
     return told
 
 
 def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
     """Says how far q is from the posterior, by the importance ratios."""
-    if said.rounding > BLIND:
+    if said.rounding > limits.ROUNDING_HIDES_STEPS:
         return ["How near q is to the posterior cannot be seen beside that."]
     judged = _numbers(said)
-    moving = _moving(said, ARRIVED, STRETCHED) if said.gap >= CLOSE else ""
+    moving = _moving(said, limits.ARRIVED, limits.STRETCHED) if said.gap >= limits.CLOSE else ""
     if moving:
         return [f"q is not quite at the posterior {judged}: by its draws, {moving}."]
-    if said.gap >= FAR:
+    if said.gap >= limits.FAR:
         what, remedy = MISFITS.get(type(q).__name__, OTHER)
         return [f"{what} not describe the posterior {judged}: {remedy}"]
     use = "means and sds can be used"
-    if said.gap >= CLOSE:
+    if said.gap >= limits.CLOSE:
         typical = np.sqrt(2 * said.gap / variables.dim)
         use = f"means are right to {typical:.2f} sd over all variables, to some tenths of one at worst"
-    near = "close to" if said.gap < CLOSE else "near"
+    near = "close to" if said.gap < limits.CLOSE else "near"
     told = [f"q is {near} the posterior as far as its own draws reach {judged}: {use}, if there is no other mode."]
-    if said.gap >= CLOSE and isinstance(q, Normal | Blocks):
+    if said.gap >= limits.CLOSE and isinstance(q, Normal | Blocks):
         told.append(INDEPENDENT.replace("Variables", "Variables or blocks of them"))
-    if said.khat > RELIABLE:
+    if said.khat > limits.KHAT_RELIABLE:
         told.append(HEAVY)
     return told
 
@@ -146,7 +133,7 @@ MISFITS = {
 
 def _is_sure(said: Any, least: float) -> bool:
     """Says whether the bound moved by more than so many nats, beyond noise."""
-    return said.drift is not None and abs(said.drift.value) > max(least, NOISE * said.drift.standard_error)
+    return said.drift is not None and abs(said.drift.value) > max(least, limits.SURE * said.drift.standard_error)
 
 
 def _of_steps(said: Any) -> list[str]:
@@ -160,7 +147,7 @@ def _of_steps(said: Any) -> list[str]:
 
 def _moved(said: Any) -> list[str]:
     """Says whether the last steps still moved."""
-    if not _is_sure(said, MOVED):
+    if not _is_sure(said, limits.MOVED):
         return []
     way = "rose" if said.drift.value > 0 else "fell"
     return [f"The bound still {way} by {abs(said.drift.value):.3g} nats over the last quarter of the steps."]

@@ -1,1 +1,4 @@
-"""Families of single numbers: normal, gamma, beta, Poisson and their like."""
+"""Families of single numbers: normal, gamma, beta, Poisson and their like.
+
+Laws of one number each, in batches. Vectors whose entries depend on each other are in `vector`.
+"""

@@ -1,4 +1,8 @@
-"""E-steps: the treatment of a model's local variables. Every one serves every message."""
+"""E-steps: the treatment of a model's local variables. Every one serves every message.
+
+An E-step makes the locals of a batch optimal, given the globals. Which problem it solves is said in
+`vijax.contract.estep`, and no E-step names a model.
+"""
 
 from vijax.contract.estep import EStep as EStep
 from vijax.contract.estep import Locals as Locals

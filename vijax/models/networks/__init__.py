@@ -1,1 +1,4 @@
-"""Models with neural networks: variational autoencoders, plain and structured."""
+"""Models with neural networks: variational autoencoders, plain and structured.
+
+A network is any pair of an initial tree and a function. Libraries of networks do not belong here.
+"""

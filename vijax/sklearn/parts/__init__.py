@@ -1,1 +1,4 @@
-"""Parts that several estimators share."""
+"""Parts that several estimators share.
+
+What one estimator alone needs stands beside it, in the folder above.
+"""
