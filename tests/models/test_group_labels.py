@@ -69,7 +69,7 @@ def test_groups_without_rows_are_asked_for():
         ValueError, match=r"labels: expected integers in \[0, 2\), got 2 in row 0, .*leave `num_groups` out"
     ):
         vi.models.group_rows(X, Y, PLACES, num_groups=2)
-    with pytest.raises(ValueError, match="labels: expected integers, got .*'cy'.* in row 0.*leave `num_groups` out"):
+    with pytest.raises(ValueError, match=r"labels: expected integers, got .*'cy'.* in row 0.*leave `num_groups` out"):
         vi.models.group_rows(X, Y, by_place(["ann", "bob", "cy"]), num_groups=3)
 
 
@@ -77,7 +77,7 @@ def test_groups_without_rows_are_asked_for():
 def test_a_row_without_a_label_is_named(missing):
     labels = [*by_place(["ann", "bob", "cy"])[:5], missing]
     with pytest.raises(
-        ValueError, match="labels: expected a label for each row.*got none in row 5.*Leave those rows out"
+        ValueError, match=r"labels: expected a label for each row.*got none in row 5.*Leave those rows out"
     ):
         vi.models.group_rows(X, Y, labels)
 

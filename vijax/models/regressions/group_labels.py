@@ -14,8 +14,8 @@ from vijax.data.schema.typed_columns import typed_table
 
 EXPECTED = "a label for each row: text, numbers, dates or categories"
 WITH_SIZE = (
-    "With `num_groups` a label is the place of its group; leave `num_groups` out for labels of any kind, which name the "
-    "groups that have rows."
+    "With `num_groups` a label is the place of its group; leave `num_groups` out for labels of any kind, which name "
+    "the groups that have rows."
 )
 
 
