@@ -25,6 +25,7 @@ from vijax.checks import require
 from vijax.data.schema.cells import are_records, array_of_cells, array_of_list, columns_of_records, declared_categories
 from vijax.data.schema.labels import Labels, distinct_values, labels_of_distinct, name_of_value
 from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, pandas_remedy, said_of_words, with_known_names
+from vijax.data.schema.near_numbers import NearNumbers, near_numbers
 from vijax.data.schema.row_names import RowNames, in_memory, row_names_of
 from vijax.data.schema.same_rows import require_one_index
 from vijax.data.schema.schema import Schema
@@ -162,6 +163,16 @@ class TypedColumn:
         distinct, codes = self.distinct
         is_bad = [not is_missing(value) and not _says_number(value) for value in distinct]
         return np.flatnonzero(np.array(is_bad, bool)[codes])
+
+    @functools.cached_property
+    def near_numbers(self) -> NearNumbers | None:
+        """The first cell that means a number and does not say one, where the column is of such texts. Categories that
+        a table declares are what they are."""
+        if self.kind != "label" or self.declared is not None:
+            return None
+        there = np.flatnonzero(~self.missing)
+        near = near_numbers([str(cell) for cell in self.values[there].tolist()])
+        return None if near is None else near._replace(place=int(there[near.place]))
 
     def rows(self, places: np.ndarray) -> TypedColumn:
         """Some of its cells; what it is stays as it is."""
