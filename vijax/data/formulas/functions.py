@@ -240,8 +240,8 @@ def check_categories(node: Column, column: TypedColumn, reading: Reading) -> Non
         raise _near_numbers(node, near, reading)
     if not near.have_unit:
         warnings.warn(
-            f"{reading.argument}: {node.name!r} is text, as {near.cell[:40]!r}, and each text is a category. If numbers "
-            f"are meant, write {near.advice}; C({node}) says that categories are.",
+            f"{reading.argument}: {node.name!r} is text, as {near.cell[:40]!r}, and each text is a category. If "
+            f"numbers are meant, write {near.advice}; C({node}) says that categories are.",
             UserWarning,
             stacklevel=2,
         )

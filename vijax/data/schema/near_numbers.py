@@ -1,4 +1,4 @@
-"""Texts that mean numbers but say something beside them: signs, units, commas, brackets. They are told, never guessed."""
+"""Texts that mean numbers and say something beside them: signs, units, commas, brackets. None of them is guessed."""
 
 from __future__ import annotations
 
