@@ -19,7 +19,7 @@ from vijax.automatic.coordinates.bent import as_seen, bent
 from vijax.automatic.coordinates.hierarchies import learnt, most_gradients
 from vijax.automatic.curvature import normal as curved
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
-from vijax.automatic.density_checks import POINTS, Exchange, exchanges, moved_by_single, of_double
+from vijax.automatic.density_checks import COMPARED, Exchange, exchanges, moved_by_single, of_double
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
@@ -269,7 +269,7 @@ def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
             if q.ended not in STOPPED and _may_be_rounded(model, target):
                 moved = moved_by_single(target, lambda: make(True), q, seed)
                 if moved > limits.OFF_IN_FLOAT32:
-                    return _Single(moved, target.num_gradients + 2 * POINTS)
+                    return _Single(moved, target.num_gradients + 2 * COMPARED)
                 normal = normal._replace(moved=moved if np.isnan(moved) else 0.0)
             return _normal_or_mixture(_bent(normal, max_draws, misfit), misfit)
         sample = run._replace(target=Target(density, *many_groups.sample_of(target.groups, target.dim, seed)))
