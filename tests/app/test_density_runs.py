@@ -342,7 +342,7 @@ def test_a_mixture_that_is_kept_is_saved_and_read_again(bent, capsys):
     count = json.loads((out / "mixture.json").read_text())["components"]
     assert f"A mixture of {count} normals was kept" in shown
     assert left(out).keys() == {f"free/{part}" for part in ("logits", "center", "triangle")} | {
-        f"hyper/frame/{part}" for part in ("scale", "shift")
+        f"hyper/frame/{part}" for part in ("scale", "shift", "bend/amount", "bend/center", "bend/width")
     }
     y = vi.load(out, allow_code=True).sample(jax.random.key(0), 4000)["y"]
     assert float(y.mean()) == pytest.approx(1.0, abs=0.15)

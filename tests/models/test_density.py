@@ -364,3 +364,39 @@ def test_hyperparameters_are_not_given_to_a_parameter_with_a_default():
     np.testing.assert_allclose(fit.posterior["bias"].alpha, 1.0 + 2.0 * 3, rtol=1e-6)
     with pytest.raises(ValueError, match=r"^local_elbo: expected a parameter `hyper` without a default"):
         vi.model(prior, lambda s, y, key, hyper=None: (each(s, y), None), hyper={"c": 5.0})
+
+
+def test_names_with_underscores_are_names(tmp_path):
+    """Hidden are variables alone from which something is derived: a column of a formula may begin with one."""
+    density = lambda v: -0.5 * jnp.sum(v["_x"] ** 2)
+    alone = vi.density({"_x": vi.free(2)}, density)
+    fit = vi.auto(alone, key=KEY, num_starts=2)
+    assert list(fit.sample(KEY, 3)) == ["_x"]
+    assert list(fit.summary().to_frame().index) == ["_x[0]", "_x[1]"]
+    derived = vi.density({"_x": vi.free(2)}, density, derived=lambda v: {"_y": 2 * v["_x"]})
+    fit = vi.auto(derived, key=KEY, num_starts=2)
+    assert list(fit.sample(KEY, 3)) == ["_y"]
+    assert list(fit.summary().to_frame().index) == ["_y[0]", "_y[1]"]
+    rng = np.random.default_rng(0)
+    table = {"_x": rng.normal(size=30), "y": rng.normal(size=30)}
+    found = vi.auto(vi.glmm("y ~ _x", table), key=KEY).summary().to_frame()
+    assert "_x" in list(found.index)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"a": vi.free(2), "a[0]": vi.free()},
+        {"a": vi.free((2, 2)), "a[0, 1]": vi.free()},
+        {"a": {"b": vi.free()}, "a.b": vi.free()},
+    ],
+)
+def test_two_numbers_of_one_name_are_refused(variables):
+    with pytest.raises(ValueError, match="variables: expected names that tell all numbers apart"):
+        vi.density(variables, lambda v: 0.0)
+    with pytest.raises(ValueError, match="derived: expected names that tell all numbers apart, got 'a"):
+        vi.density({"a": vi.free(2)}, lambda v: -jnp.sum(v["a"] ** 2), derived=lambda v: {"a[1]": v["a"][0]})
+
+
+def test_names_that_look_like_entries_are_free_where_nothing_has_them():
+    vi.density({"a[0]": vi.free(), "a": vi.free()}, lambda v: -(v["a"] ** 2) - v["a[0]"] ** 2)

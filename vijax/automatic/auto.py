@@ -17,8 +17,9 @@ from vijax.automatic.as_fits import as_fit, as_mixture
 from vijax.automatic.assessment import assessed, compared, rivals
 from vijax.automatic.coordinates.bent import as_seen, bent
 from vijax.automatic.coordinates.hierarchies import learnt, most_gradients
+from vijax.automatic.curvature import normal as curved
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
-from vijax.automatic.density_checks import POINTS, Exchange, exchanges, moved_by_single, of_double
+from vijax.automatic.density_checks import COMPARED, Exchange, exchanges, moved_by_single, of_double
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
@@ -268,7 +269,7 @@ def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
             if q.ended not in STOPPED and _may_be_rounded(model, target):
                 moved = moved_by_single(target, lambda: make(True), q, seed)
                 if moved > limits.OFF_IN_FLOAT32:
-                    return _Single(moved, target.num_gradients + 2 * POINTS)
+                    return _Single(moved, target.num_gradients + 2 * COMPARED)
                 normal = normal._replace(moved=moved if np.isnan(moved) else 0.0)
             return _normal_or_mixture(_bent(normal, max_draws, misfit), misfit)
         sample = run._replace(target=Target(density, *many_groups.sample_of(target.groups, target.dim, seed)))
@@ -343,11 +344,21 @@ def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None
 
 # --- normals ----------------------------------------------------------------------------------------------------------
 def _many_variables(run: Run, watcher: Watcher, seed: int, num_starts: int) -> tuple[Gaussian, list[Found]]:
-    """Fits independent normals, or normals with directions of dependence where these gain."""
+    """Fits a normal of full covariance by second derivatives, where these can be had; else independent normals, or
+    normals with directions of dependence where these gain."""
     target = run.target
     found = watcher.searched(target, lambda: find_modes(target, seed, num_starts, run.stopped), num_starts)
     found, _ = with_bounds(target, found, seed)
-    return low_rank.fit(run, found[0].mode, seed), found
+    start = found[0].mode
+    plain = low_rank.independent(run, start, seed)
+    full = curved.fit(run, plain, seed)
+    if full is not None and full.ended in (Ended.CONVERGED, Ended.INTERRUPTED):
+        return full, found
+    directed = low_rank.fit(run, plain, start, seed)
+    if full is None or directed.ended is Ended.UNBOUNDED:
+        return directed, found
+    gain, error = low_rank.compared(target, directed, full, [seed, 92])
+    return (full if gain > 2 * error else directed), found
 
 
 def _normal(

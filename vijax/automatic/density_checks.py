@@ -201,7 +201,7 @@ def _coordinates_of(variables: Variables, along: tuple[Axes, ...]) -> np.ndarray
 
 
 # --- precision --------------------------------------------------------------------------------------------------------
-POINTS = 16
+COMPARED = 16
 """Draws at which gradients of both precisions are compared."""
 FAR_AWAY = 1e18
 """Coordinates beyond which squares are infinite in float32: an improper density, of which the fit says so."""
@@ -216,7 +216,7 @@ def moved_by_single(target: Target, make_double: Callable[[], Target], q: Gaussi
     Rounding of a sum is seen in values that jump. But where a probability is rounded to one, or is cut off before that
     so that its logarithm is finite, values are smooth and wrong.
     """
-    noise = noise_of(POINTS, target.dim, [seed, 71])
+    noise = noise_of(COMPARED, target.dim, [seed, 71])
     x = q.at(noise)
     if np.abs(x).max() > FAR_AWAY:
         return 0.0

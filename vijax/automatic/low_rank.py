@@ -55,12 +55,11 @@ def rank_of(dim: int) -> int:
     return min(RANK, dim - 1)
 
 
-def fit(run: Run, start: Mode, seed: int) -> Gaussian:
-    """Returns the better of independent normals and of those with directions, from a mode of the density on. All
-    stretches are 1 where directions gain nothing. No step is taken that needs more gradients than the run has, but for
-    the first ten of independent normals."""
+def fit(run: Run, plain: Gaussian, start: Mode, seed: int) -> Gaussian:
+    """Returns the better of independent normals and of those with directions, from a mode of the density and the
+    `plain` normals of `independent` on. All stretches are 1 where directions gain nothing. No step is taken that needs
+    more gradients than the run has."""
     target = run.target
-    plain = _independent(run, start, seed)
     size = rank_of(target.dim)
     q = plain._replace(directions=np.zeros((target.dim, size)), stretch=np.ones(size))
     q, rho = _stepped(run, q, [seed, 40])
@@ -81,18 +80,19 @@ def fit(run: Run, start: Mode, seed: int) -> Gaussian:
     return found if gain > 2 * error else q
 
 
-def _independent(run: Run, start: Mode, seed: int) -> Gaussian:
+def independent(run: Run, start: Mode, seed: int) -> Gaussian:
     """Returns the better of independent normals on fixed draws from a mode and from the middle of where searches begin:
-    the highest mode of a hierarchy is where a scale is zero, and no place to begin."""
+    the highest mode of a hierarchy is where a scale is zero, and no place to begin. Ten first steps are taken even
+    where the run has no gradients for them."""
     target = run.target
     fixed = OnDraws(target, unit_noise(FIXED, target.dim, seed))
     middle = start._replace(x=np.zeros(target.dim), sds=np.full(target.dim, MIDDLE))
     most = max((run.max_gradients - target.num_gradients) // (6 * FIXED), 10)
-    found = [climb(fixed, start, most, stopped=run.stopped)]
+    reached = [climb(fixed, start, most, stopped=run.stopped)]
     point = np.concatenate([middle.x, np.log(middle.sds)])
     if not run.stopped() and np.isfinite(fixed.slopes(point[None])[0][0]):
-        found.append(climb(fixed, middle, most, stopped=run.stopped))
-    return max(found, key=lambda q: q.elbo)
+        reached.append(climb(fixed, middle, most, stopped=run.stopped))
+    return max(reached, key=lambda q: q.elbo)
 
 
 def compared(target: Target, one: Gaussian, other: Gaussian, seed: list[int]) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from vijax.automatic.density_checks import Exchange, check_slopes
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
@@ -25,6 +25,10 @@ MOST_JUDGED, MANY, DENSE = 8, 50, 300
 MOST_LOST = 2  # searches that were cut short away from a mode: the Hessian is computed at the ends of so many
 AGAIN, TIMES = 50, 4  # steps of a search that begins again, and how often it may
 ARRIVED = 0.5  # nats that Newton's step may still promise at a mode: a search may stop early in a narrow valley
+
+
+MANY_WIDTHS, SOME_WIDTHS = 300, 24
+"""Variables from which on a density that is one function is measured at so many entries of each variable."""
 
 
 class Found(NamedTuple):
@@ -156,18 +160,56 @@ class Scales(NamedTuple):
 
 
 def prior_scales(target: Target) -> Scales:
-    """Measures middle and width of the prior, coordinate by coordinate."""
-    dim, found = target.dim, []
-    some = max(MOST_NUMBERS // (dim * len(LINE)), 1)
-    for start in range(0, dim, some):
-        chosen = np.arange(start, min(start + some, dim))
-        at = np.zeros((len(LINE), len(chosen), dim))
+    """Measures middle and width of the prior, coordinate by coordinate.
+
+    A density of many variables without a separate prior, each value of which reads all data, is measured at some
+    entries of each variable; the others are taken to be as wide as these are in the middle."""
+    dim = target.dim
+    places = [np.asarray(entries) for entries in target.variables.places.values()]
+    is_sampled = dim > MANY_WIDTHS and not target.has_prior
+    measured = np.sort(np.concatenate([some_of(entries) for entries in places])) if is_sampled else np.arange(dim)
+    widths = _widths(target, measured)
+    is_known = np.array([one is not None for one in widths])
+    middle, width = np.array([one or (0.0, BOX) for one in widths]).T
+    scales = Scales(middle, width, is_known, target.has_prior)
+    return scales if len(measured) == dim else _for_all(scales, measured, places)
+
+
+def some_of(entries: Int[np.ndarray, " n"]) -> Int[np.ndarray, " some"]:
+    """Entries of a variable at which the density is measured: all of a small one, else some, evenly spread.
+
+    >>> some_of(np.arange(5)).tolist(), len(some_of(np.arange(1000)))
+    ([0, 1, 2, 3, 4], 24)
+    """
+    if len(entries) <= SOME_WIDTHS:
+        return entries
+    return entries[np.linspace(0, len(entries) - 1, SOME_WIDTHS).round().astype(int)]
+
+
+def _for_all(some: Scales, measured: Int[np.ndarray, " some"], places: list[np.ndarray]) -> Scales:
+    """Scales of all entries of each variable, from those of some."""
+    dim = sum(map(len, places))
+    middle, width, is_known = np.zeros(dim), np.full(dim, BOX), np.zeros(dim, bool)
+    for entries in places:
+        own = np.isin(measured, entries)
+        is_known[entries] = some.is_known[own].all()
+        width[entries] = np.median(some.width[own])
+        middle[entries] = np.median(some.middle[own])
+    middle[measured], width[measured], is_known[measured] = some.middle, some.width, some.is_known
+    return some._replace(middle=middle, width=width, is_known=is_known)
+
+
+def _widths(target: Target, coordinates: Int[np.ndarray, " some"]) -> list[tuple[float, float] | None]:
+    """Middle and width along these coordinates, all others zero; None where they are not known."""
+    found = []
+    at_once = max(MOST_NUMBERS // (target.dim * len(LINE)), 1)
+    for start in range(0, len(coordinates), at_once):
+        chosen = coordinates[start : start + at_once]
+        at = np.zeros((len(LINE), len(chosen), target.dim))
         at[:, np.arange(len(chosen)), chosen] = LINE[:, None]
-        values = target.log_priors(at.reshape(-1, dim)).reshape(len(LINE), len(chosen))
+        values = target.log_priors(at.reshape(-1, target.dim)).reshape(len(LINE), len(chosen))
         found += [_along_line(column) for column in values.T]
-    is_known = np.array([one is not None for one in found])
-    middle, width = np.array([one or (0.0, BOX) for one in found]).T
-    return Scales(middle, width, is_known, target.has_prior)
+    return found
 
 
 def _along_line(values: Float[np.ndarray, " points"]) -> tuple[float, float] | None:

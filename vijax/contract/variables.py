@@ -11,7 +11,8 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from vijax import constrain
 from vijax.checks import require, traceable
 from vijax.constrain import Constraint
+from vijax.xla.frozen import as_it_reads
 
 SUPPORTS: dict[str, Callable[[], Constraint]] = {
     "real": constrain.real,
@@ -125,6 +127,7 @@ def free(
     known = isinstance(support, Constraint) or support in SUPPORTS
     require(known, "support", f"one of {list(SUPPORTS)}, or a constraint of vijax.constrain", repr(support))
     require(loc is None or scale is not None, "scale", "one beside loc", None, "Give both, or loc alone as log_prior.")
+    log_prior, loc, scale = as_it_reads(log_prior), as_it_reads(loc), as_it_reads(scale)
     law = None if scale is None else DeclaredLaw(0.0 if loc is None else loc, scale)
     made = Free(shape, support if isinstance(support, Constraint) else SUPPORTS[support](), log_prior, law)
     made.free_shape  # noqa: B018  # raises where no value has this shape
@@ -217,6 +220,11 @@ class Variables:
         paths, _ = jax.tree_util.tree_flatten_with_path(self.structure.unflatten(self.leaves))
         return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
 
+    @property
+    def shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """The name of each leaf, with the shape of its value."""
+        return [(name, leaf.shape) for name, leaf in zip(self._paths(), self.leaves, strict=True)]
+
     def _split(self, x: Any) -> list[Any]:
         """The coordinates of each leaf, in its shape; points lead."""
         parts, start = [], 0
@@ -224,6 +232,30 @@ class Variables:
             parts.append(x[..., start : start + leaf.size].reshape((*x.shape[:-1], *leaf.free_shape)))
             start += leaf.size
         return parts
+
+
+ENTRY = re.compile(r"(.+)\[([\d, ]+)\]")
+"""The name of an entry of an array: its variable, and its place."""
+
+
+def check_apart(named: Sequence[tuple[str, tuple[int, ...]]], argument: str) -> None:
+    """Raises ValueError where two numbers would have one name in a summary, such as "a[0]" of a vector "a" and of a
+    variable that is called so.
+
+    >>> check_apart([("a", (2,)), ("a[0]", ())], "variables")
+    Traceback (most recent call last):
+    ...
+    ValueError: variables: expected names that tell all numbers apart, got 'a[0]', an entry of 'a' too. Rename one.
+    """
+    shapes = dict(named)
+    expected, remedy = "names that tell all numbers apart", "Rename one."
+    twice = sorted({name for place, (name, _) in enumerate(named) if name in [one for one, _ in named[:place]]})
+    require(not twice, argument, expected, f"{twice[0]!r} twice" if twice else "", remedy)
+    for name in shapes:
+        match = ENTRY.fullmatch(name)
+        is_entry = match is not None and len(shapes.get(match[1], ())) == match[2].count(",") + 1
+        got = f"{name!r}, an entry of {match[1]!r} too" if match is not None else ""
+        require(not is_entry, argument, expected, got, remedy)
 
 
 class FreeVariables(abc.ABC):

@@ -31,6 +31,7 @@ GRADIENTS_OF_CURVATURE = 3  # that a gradient with a Hessian times a vector cost
 MOVED = 64  # calls' points that are moved between coordinates at once
 MOST_NUMBERS = 1 << 22  # numbers of the points at which a prior is evaluated in one call
 AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
+DIRECTIONS = 64  # vectors that a Hessian is multiplied by in one call
 MANY_ROWS, BLOCK = 50_000, 2048  # rows from which on groups are evaluated in blocks; and rows of a block, about
 LEFT, FINEST = 100.0, 2e-10  # nats of a density less its level, about; and the least relative rounding in float32
 DEAR_BLOCKS = 100  # blocks from which on fusion emitters, which halve the time of gradients, are worth compiling
@@ -204,6 +205,21 @@ class Target:
         self.num_gradients += 2 * len(x)
         return self._over(_product, x, v)
 
+    def curvatures(self, x: Float[np.ndarray, " D"], directions: Float[np.ndarray, "C D"]) -> Float[np.ndarray, "C D"]:
+        """Returns products of the Hessian at one point with many vectors, each of which counts as two gradients."""
+        self.num_gradients += 2 * len(directions)
+        blocks = self._blocks
+        program = kept(
+            self._model, (_curvatures, blocks), lambda model: step_jit(_at_points(_curvatures, model, blocks))
+        )
+        parts = []
+        with self._in_precision():
+            at = np.asarray(x[None], jnp.result_type(float))
+            for some in _in_turn(directions, DIRECTIONS):
+                found = np.asarray(program(self._data, at, some[None]), np.float64)
+                parts.append(found.reshape(-1, *some.shape).sum(0))
+        return np.concatenate(parts)[: len(directions)]
+
     def _over(self, ask: Callable, *x: np.ndarray) -> Any:
         """Returns values or derivatives of log p at all points, by a program that takes `AT_ONCE` of them."""
         blocks = self._blocks
@@ -289,6 +305,11 @@ def _itself(log_p: Callable) -> Callable:
 
 def _product(log_p: Callable) -> Callable:
     return lambda z, v: jax.jvp(jax.grad(log_p), (z,), (v,))[1]
+
+
+def _curvatures(log_p: Callable) -> Callable:
+    """Products at one point: what is computed of the point alone is computed once."""
+    return lambda z, vectors: jax.vmap(lambda v: _product(log_p)(z, v))(vectors)
 
 
 def _placed(model: Any, place: Place, z: Array) -> tuple[Array, Any]:

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from vijax.xla.compiler import outside_programs
+from vijax.xla.frozen import UnknownError, frozen, is_function
 
 Make = TypeVar("Make", bound=Callable)
 T = TypeVar("T")
@@ -34,8 +35,9 @@ LARGE = 1 << 16
 def by_value(make: Make) -> Make:
     """Decorates a function that makes something immutable: equal arguments give the object made before.
 
-    Arrays are compared by content, functions by identity; the arrays must not be changed in place. Objects of float32
-    and of float64 are kept apart.
+    Arrays are compared by content, functions by their code and what they read (`vijax.xla.frozen`). The object is made
+    of copies of the functions, which read what these read at the call. Objects of float32 and of float64 are kept
+    apart.
 
     >>> @by_value
     ... def pair(x, y=2.0):
@@ -77,8 +79,10 @@ def _remembering(make: Make, passes: Callable[[dict[str, Any]], bool]) -> Make:
         try:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            key = (jax.config.jax_enable_x64, _key(bound.arguments))  # type: ignore[attr-defined]
-        except (TypeError, NotComparableError):  # wrong arguments too: the function itself raises the error
+            functions = _Functions()
+            given, named = functions.copied(args), functions.copied(kwargs)
+            key = (jax.config.jax_enable_x64, _key(functions.as_keys(bound.arguments)))  # type: ignore[attr-defined]
+        except (TypeError, NotComparableError, UnknownError):  # wrong arguments too: the function raises the error
             return _with_recipe(make(*args, **kwargs), one, args, kwargs)
         with lock:
             if key in made:
@@ -87,7 +91,7 @@ def _remembering(make: Make, passes: Callable[[dict[str, Any]], bool]) -> Make:
             if (known := in_use.get(key)) is not None:
                 return known
         with outside_programs():  # it may outlive a program that is being traced
-            result = _with_recipe(make(*args, **kwargs), one, args, kwargs)
+            result = _with_recipe(make(*given, **named), one, args, kwargs)
         with lock:
             if passes(bound.arguments):
                 in_use[key] = result
@@ -96,6 +100,32 @@ def _remembering(make: Make, passes: Callable[[dict[str, Any]], bool]) -> Make:
         return result
 
     return one  # type: ignore[return-value]
+
+
+class _Functions:
+    """The functions among the arguments of one call: copies of them, and their keys."""
+
+    def __init__(self) -> None:
+        self._frozen: dict[int, tuple[Any, Hashable]] = {}
+
+    def copied(self, x: Any) -> Any:
+        """The arguments with copies in the place of functions."""
+        return self._replaced(x, 0)
+
+    def as_keys(self, x: Any) -> Any:
+        """The arguments with keys in the place of functions."""
+        return self._replaced(x, 1)
+
+    def _replaced(self, x: Any, part: int) -> Any:
+        if is_function(x):
+            if id(x) not in self._frozen:
+                self._frozen[id(x)] = frozen(x)
+            return self._frozen[id(x)][part]
+        if type(x) in (tuple, list):
+            return type(x)(self._replaced(item, part) for item in x)
+        if type(x) is dict:
+            return {name: self._replaced(item, part) for name, item in x.items()}
+        return x
 
 
 def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:

@@ -25,7 +25,7 @@ from vijax.contract.batch import DataForm, Minibatch, fill_padding, one_group, w
 from vijax.contract.intake import array, cast, found_kinds
 from vijax.contract.model import Hyper, LocalElbo, Model, num_arguments
 from vijax.contract.queries import answers, given_by_user
-from vijax.contract.variables import Free, FreeVariables, Variables
+from vijax.contract.variables import Free, FreeVariables, Variables, check_apart
 from vijax.families import Product
 from vijax.inference.guides import Guide, Z, full_rank
 from vijax.models.energies.bend import Bend
@@ -171,8 +171,11 @@ class LogDensity(FreeVariables):
         return jax.vmap(lambda z: self.all_at(self.point(hyper, z)))(draws[Z])
 
     def shown(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Those of the values whose names do not begin with "_"."""
-        return {name: x for name, x in values.items() if not name.startswith("_")}
+        """The values less the variables that others are derived from, where their names begin with "_"."""
+        if self.derived is None:
+            return values
+        hidden = {name for name in self.variables.names if name.startswith("_")}
+        return {name: x for name, x in values.items() if name not in hidden}
 
     def all_at(self, x: Float[Array, " D"]) -> dict[str, Any]:
         """The values of the variables at free coordinates, and the values derived from them."""
@@ -274,8 +277,8 @@ def density(
         floats, unless the density uses them as indices or masks (`vijax.contract.intake`).
       guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another, `vijax.advi(model, guide=)`.
       derived: `derived(x)`, further values by name that are functions of the variables, such as the effects of a
-        non-centred hierarchy. `fit.sample` returns them beside the variables, without those whose name begins with an
-        underscore.
+        non-centred hierarchy. `fit.sample` returns them beside the variables, but for variables whose names begin with
+        an underscore: these are seen in what is derived from them alone.
       sample: `sample(x, group, key)`, a group like the given one drawn from the likelihood at x, with observations
         replaced and inputs kept; with `log_density(x, data)` it is `sample(x, data, key)`, for all the data.
         `Fit.predictive` then draws data.
@@ -306,6 +309,7 @@ def density(
     2.5, scale above 0: True
     """
     known = Variables.of(variables)
+    check_apart(known.shapes, "variables")
     require_positive(start=start)
     both = log_prior is not None or log_lik is not None
     remedy = "Give log_density alone, or log_prior and log_lik."
@@ -429,6 +433,9 @@ def _check_derived(variables: Variables, derived: Callable | None) -> None:
     require(isinstance(found, Mapping), "derived", "a mapping of names to values", type(found).__name__)
     twice = sorted(set(found) & set(variables.names))
     require(not twice, "derived", f"names other than those of the variables {variables.names}", twice)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(dict(found))
+    named = [(jax.tree_util.keystr(path, simple=True, separator="."), leaf.shape) for path, leaf in leaves]
+    check_apart([*variables.shapes, *named], "derived")
 
 
 def _check_data(density: LogDensity, data: PyTree) -> None:
