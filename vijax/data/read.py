@@ -29,7 +29,7 @@ from vijax.data.schema.cells import column_names, column_values, in_a_library
 from vijax.data.schema.row_names import RowNames
 from vijax.data.tables.formats import USUAL, Dialect, Separator
 from vijax.data.texts import text_files
-from vijax.data.texts.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
+from vijax.data.texts.text import DEFAULT_SETTINGS, NO_TEXT, TextSettings, corpus_from_texts
 from vijax.data.texts.text_files import RECORDS, TITLE_COLUMN, Texts, find_column
 
 VERSION = 3  # version of the readers; a corpus in the cache that another version made is read again
@@ -285,7 +285,12 @@ def _read_object(
 
 
 def _numbered(texts: Any) -> Texts:
-    return ((f"document {number}", text) for number, text in enumerate(texts, 1))
+    for place, text in enumerate(texts):
+        title = f"document {place + 1}"
+        if not isinstance(text, str):
+            got = f"{text!r} ({type(text).__name__}), at place {place}, counted from 0"
+            raise fail(f"texts, {title}", "text", got, NO_TEXT)
+        yield title, text
 
 
 def _table(source: Any, column: str | None, notes: Notes) -> Texts:
