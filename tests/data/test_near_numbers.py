@@ -75,6 +75,19 @@ def test_categories_are_categories(levels):
         assert len(glmm(cells, "y ~ 0 + x").design.labels) == len(levels)
 
 
+def test_some_cells_may_be_none():
+    cells = [f"{x:.2f} kg" if place % 3 else "not weighed" for place, x in enumerate(X)]
+    with pytest.raises(ValueError, match=r"got '-?\d\.\d\d kg' in row 1, counted from 0 of 'x'"):
+        glmm(cells)
+
+
+@pytest.mark.parametrize(("number", "are_few"), [(20, True), (45, True), (60, False)])
+def test_many_levels_must_be_repeated_often(number, are_few):
+    found = near_numbers([f"{place} kg" for place in range(number)] * 25)
+    assert (found.are_few, found.are_named) == (are_few, number == 20)
+    assert near_numbers([f"{place} kg" for place in range(number)] * 2).are_few is False
+
+
 def test_few_numbers_with_signs_are_told():
     cells = [["10%", "20%", "30%"][place % 3] for place in range(N)]
     with pytest.warns(

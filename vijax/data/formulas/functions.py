@@ -238,7 +238,7 @@ def check_categories(node: Column, column: TypedColumn, reading: Reading) -> Non
         return
     if not near.are_few:
         raise _near_numbers(node, near, reading)
-    if not near.have_unit:
+    if not near.are_named:
         warnings.warn(
             f"{reading.argument}: {node.name!r} is text, as {near.cell[:40]!r}, and each text is a category. If "
             f"numbers are meant, write {near.advice}; C({node}) says that categories are.",

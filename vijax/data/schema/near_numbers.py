@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 from vijax.data.reading.checks import says_number
 
-MOST = 0.9
-"""Share of the cells that must be numbers, or mean them, for a column to mean numbers."""
-FEW_LEVELS = 20
-"""Distinct texts that rows repeat, at most, to be taken for categories: doses, say."""
-REPEATS = 3
-"""Rows for each of them, at least."""
+MOST = 0.5
+"""Share of the cells of which more must be numbers, or mean them, for a column to mean numbers."""
+FEW_LEVELS = (20, 3), (50, 20)
+"""Distinct texts at most, and rows for each of them at least, of categories: doses, say."""
 MINUS = "-\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d"
 """Signs that people write for a minus."""
 MONEY = "$\u20ac\u00a3\u00a5\u20b9\u20a9\u20bd\u20ba\u20bf"
@@ -63,14 +61,14 @@ class NearNumbers(NamedTuple):
       cell: its text.
       values: what it may mean.
       are_few: true where few texts are repeated by many rows, as of categories.
-      have_unit: true where letters stand beside the numbers.
+      are_named: true where there are very few, and letters stand beside the numbers.
     """
 
     place: int
     cell: str
     values: tuple[str, ...]
     are_few: bool
-    have_unit: bool
+    are_named: bool
 
     @property
     def advice(self) -> str:
@@ -101,12 +99,16 @@ def near_numbers(cells: Sequence[str]) -> NearNumbers | None:
     if not near:
         return None
     means_one = [cell in near or cell not in read for cell in stripped]
-    if sum(means_one) < MOST * len(stripped):
+    if sum(means_one) <= MOST * len(stripped):
         return None
     place = next(place for place, cell in enumerate(stripped) if cell in near)
-    are_few = len(distinct) <= FEW_LEVELS and len(stripped) >= REPEATS * len(distinct)
+    number = len(distinct)
+    are_few = any(number <= most and len(stripped) >= repeats * number for most, repeats in FEW_LEVELS)
+    are_very_few = number <= FEW_LEVELS[0][0]
     values = near[stripped[place]].values(_are_commas_decimal([*near.values()], [c for c in distinct if c not in read]))
-    return NearNumbers(place, cells[place], tuple(dict.fromkeys(values)), are_few, any(map(str.isalpha, unit)))
+    return NearNumbers(
+        place, cells[place], tuple(dict.fromkeys(values)), are_few, are_very_few and any(map(str.isalpha, unit))
+    )
 
 
 def _read(text: str) -> _Read | None:
