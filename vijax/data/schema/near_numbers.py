@@ -104,11 +104,10 @@ def near_numbers(cells: Sequence[str]) -> NearNumbers | None:
     place = next(place for place, cell in enumerate(stripped) if cell in near)
     number = len(distinct)
     are_few = any(number <= most and len(stripped) >= repeats * number for most, repeats in FEW_LEVELS)
-    are_very_few = number <= FEW_LEVELS[0][0]
-    values = near[stripped[place]].values(_are_commas_decimal([*near.values()], [c for c in distinct if c not in read]))
-    return NearNumbers(
-        place, cells[place], tuple(dict.fromkeys(values)), are_few, are_very_few and any(map(str.isalpha, unit))
-    )
+    are_named = number <= FEW_LEVELS[0][0] and any(map(str.isalpha, unit))
+    numbers = [cell for cell in distinct if cell not in read]
+    values = near[stripped[place]].values(_are_commas_decimal(list(near.values()), numbers))
+    return NearNumbers(place, cells[place], tuple(dict.fromkeys(values)), are_few, are_named)
 
 
 def _read(text: str) -> _Read | None:
