@@ -135,7 +135,8 @@ class _Reader:
             parts, key = self._several([x.func, *x.args, *x.keywords.values()])
             count = 1 + len(x.args)
             keywords = dict(zip(x.keywords, parts[count:], strict=True))
-            return functools.partial(*parts[:count], **keywords), ("partial", count, tuple(x.keywords), key)
+            copy = functools.partial(parts[0], *parts[1:count], **keywords)
+            return copy, ("partial", count, tuple(x.keywords), key)
         if isinstance(x, np.ndarray):
             return self._array(x)
         if isinstance(x, jax.Array):
@@ -176,7 +177,7 @@ class _Reader:
         items = list(x)
         copies, key = self._several(items)
         if isinstance(x, set | frozenset):
-            return x, (type(x), frozenset(key))  # type: ignore[arg-type]
+            return x, (type(x), frozenset(key))  # type: ignore[call-overload]
         is_copied = any(a is not b for a, b in zip(copies, items, strict=True))
         return type(x)(copies) if is_copied else x, (type(x), key)
 
