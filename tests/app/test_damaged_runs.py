@@ -148,6 +148,59 @@ def test_the_files_of_a_run_on_other_data_are_not_those_of_this_one(rows, tmp_pa
     assert main(["transform", str(copy), "--data", data, "--out", out]) == 0
 
 
+OTHERS = {
+    "other data": [],
+    "other settings": ["model.concentration=0.7"],
+    "another seed": ["seed=7"],
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_the_result_of_another_run_is_not_that_of_this_one(rows, other, tmp_path, capsys):
+    """`vijax summary` showed the other table's components, and its posterior went with them."""
+    folder = write_inputs(tmp_path)
+    data = Path(read_run_config(rows).data.path)
+    if other == "other data":
+        header, *lines = data.read_text().splitlines()
+        data = folder / "rows.csv"
+        data.write_text("\n".join([header, *lines[::-1]]) + "\n")
+    said = [f"data.path={data}", *OTHERS[other]]
+    assert main(["fit", str(folder / "small.toml"), "--out", str(folder / "other"), "--set", *said]) == 0
+    copy = shutil.copytree(rows, tmp_path / "run")
+    shutil.copy(folder / "other" / "result.json", copy / "result.json")
+    capsys.readouterr()
+    for command in (["summary"], ["report"], ["check"]):
+        assert main([*command, str(copy)]) == 2
+        assert "result.json: the file of another run: it" in capsys.readouterr().err
+    assert main(["resume", str(copy)]) == 0
+    assert "result.json: the file of another run: it" in capsys.readouterr().err
+    assert main(["summary", str(copy)]) == 0
+    before, after = (read_json(run / "result.json", "") for run in (rows, copy))
+    assert {name: after[name] for name in ("step", "blocks")} == {name: before[name] for name in ("step", "blocks")}
+
+
+def test_the_posterior_of_another_run_is_not_that_of_this_one(documents, tmp_path, capsys):
+    copy = shutil.copytree(documents, tmp_path / "run")
+    with np.load(copy / "posterior.npz") as arrays:
+        turned = {name: arrays[name] + 1 for name in arrays.files}
+    np.savez(copy / "posterior.npz", **turned)
+    assert main(["report", str(copy)]) == 2
+    assert "posterior.npz: damaged, or the file of another run than result.json" in capsys.readouterr().err
+    assert main(["resume", str(copy)]) == 0
+    assert "posterior.npz: damaged, or the file of another run than result.json; it is written again" in (
+        capsys.readouterr().err
+    )
+    assert main(["report", str(copy)]) == 0
+
+
+def test_a_result_of_an_earlier_version_is_read(rows, tmp_path):
+    copy = shutil.copytree(rows, tmp_path / "run")
+    known = read_json(copy / "result.json", "")
+    del known["run"]
+    (copy / "result.json").write_text(json.dumps(known))
+    assert main(["summary", str(copy)]) == 0
+
+
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("which", ["rows", "documents"])
 def test_resume_takes_a_damaged_result_for_none_and_says_so(which, kind, tmp_path, request, capsys):

@@ -12,7 +12,9 @@ from vijax.app.cli import main
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
 from vijax.app.report.pages import read_run
+from vijax.app.runs import checked
 from vijax.data.schema.schema import Schema
+from vijax.trust.check import Check, Verdict
 
 QUICK = ["held_out=0", "model.num_draws=100", "algorithm.max_gradients=400"]
 EVIL = "dataclasses.inspect.os.system('touch MARKER')"
@@ -71,6 +73,20 @@ def test_all_groups_are_in_the_tables_and_what_is_modelled_is_said(run):
     assert "Modelled is the mean of y." in next(b for b in read_run(run).shown if b.title == "Unknowns").note
     written = list(csv.reader((run / "tables" / "intercept_by_patient.csv").read_text().splitlines()))
     assert [row[0] for row in written[1:]] == [f"{k:03}" for k in range(1, 9)]
+
+
+def test_a_run_is_checked(run, tmp_path, monkeypatch):
+    """Each was refused: "its groups are more than data.sample", which no run of a formula has."""
+    copy, seen = shutil.copytree(run, tmp_path / "run"), {}
+
+    def check(fit, data, *, key):
+        seen.update(fit=fit, data=data)
+        return Verdict(True, [], [], {"x": Check("no data", made=False)})
+
+    monkeypatch.setattr(checked, "check", check)
+    assert main(["check", str(copy)]) == 0
+    assert seen["data"] is seen["fit"].alg.spec.model.form.given
+    assert "Can it be trusted?" in [block.title for block in read_run(copy).shown]
 
 
 PARTS = [f"y ~ x + {EVIL}", f"{EVIL} ~ x", f"y ~ ({EVIL} | patient)", "y ~ x + np.load('x.npy', allow_pickle=1)"]

@@ -163,6 +163,7 @@ NO_MODELS = {
     "Predictors",
     "as_potentials",
     "emission",
+    "group_names",
     "group_rows",
     "observed",
     "pad",

@@ -9,8 +9,9 @@ PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 OFFICE = "urn:oasis:names:tc:opendocument:xmlns"
 
 
-def xlsx(path, cells, more=()):
-    """An .xlsx of one sheet: texts and numbers by the names of their cells. `more` are other parts of the zip."""
+def xlsx(path, cells, more=(), sheets=("one",)):
+    """An .xlsx: texts and numbers by the names of their cells, the same in each sheet. `more` are other parts of the
+    zip."""
     rows = {}
     for name, value in cells.items():
         row = int("".join(letter for letter in name if letter.isdigit()))
@@ -21,7 +22,8 @@ def xlsx(path, cells, more=()):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         top = f'<Relationship Id="r" Type="{KINDS}/officeDocument" Target="xl/workbook.xml"/>'
         file.writestr("_rels/.rels", f'<Relationships xmlns="{PACKAGE}">{top}</Relationships>')
-        listed = '<sheets><sheet name="one" sheetId="1" r:id="r1"/></sheets>'
+        each = (f'<sheet name="{name}" sheetId="{n}" r:id="r1"/>' for n, name in enumerate(sheets, 1))
+        listed = f"<sheets>{''.join(each)}</sheets>"
         file.writestr("xl/workbook.xml", f'<workbook xmlns="{SHEET}" xmlns:r="{KINDS}">{listed}</workbook>')
         link = f'<Relationship Id="r1" Type="{KINDS}/worksheet" Target="worksheets/s1.xml"/>'
         file.writestr("xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{PACKAGE}">{link}</Relationships>')

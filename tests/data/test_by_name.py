@@ -52,7 +52,8 @@ def test_columns_are_taken_by_name_out_of_every_table(kind):
 def test_names_that_are_numbers_or_twice_there():
     years = pandas.DataFrame([[1.0, 2.0]], columns=[2001, 2000])
     assert columns_by_name(years, ["2000", "2001"]).to_numpy().tolist() == [[2.0, 1.0]]
-    assert matrix_names(pandas.DataFrame([[1.0, 2.0]])) is None  # numbers by place
+    assert matrix_names(years) == ("2001", "2000")
+    assert matrix_names(pandas.DataFrame([[1.0, 2.0]])) == ("0", "1")
     twice = pandas.DataFrame([[1.0, 2.0]], columns=["a", "a"])
     assert matrix_names(twice) is None
     with pytest.raises(ValueError, match="got several named a"):
@@ -149,3 +150,34 @@ def test_a_stream_of_arrays_has_no_names():
         warnings.simplefilter("error")
         fit = vi.fit(vi.svi(MODEL), vi.data.stream([ROWS[:20], ROWS[20:]], 40, shuffled=True), num_steps=4, key=KEY)
     assert fit.columns is None
+
+
+@pytest.mark.parametrize("names", [[0, 1], [2001, 2000], [1, 0], [("a", 1), ("a", 2)]])
+def test_columns_of_any_names_are_read_by_name(names):
+    """Of columns 0 and 1, turned round, the score was another one, without a word."""
+    table = pandas.DataFrame(ROWS)
+    table.columns = pandas.Index(names, tupleize_cols=False)
+    fit = vi.fit(vi.cavi(MODEL), table, num_steps=4, key=KEY)
+    assert fit.columns == (tuple(map(str, names)),)
+    expected = np.asarray(fit.score(ROWS, key=KEY).mean)
+    for other in (table, table[names[::-1]], ROWS):
+        np.testing.assert_array_equal(fit.score(other, key=KEY).mean, expected)
+    renamed = table.set_axis(["b", "c"], axis=1)
+    with pytest.raises(ValueError, match=r"^(data|documents): expected the columns of the fit, .*, got none named"):
+        fit.score(renamed, key=KEY)
+
+
+def test_a_table_that_only_numbers_its_columns_is_an_array():
+    fit = vi.fit(vi.cavi(MODEL), named("pandas", ROWS), num_steps=4, key=KEY)
+    expected, got = (fit.locals(rows, key=KEY)["z"].probs for rows in (ROWS, pandas.DataFrame(ROWS)))
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_an_estimator_compares_columns_whose_names_are_numbers():
+    estimators = pytest.importorskip("vijax.sklearn")
+    table = pandas.DataFrame(ROWS)
+    found = estimators.GaussianMixture(2, max_iter=20, random_state=0).fit(table)
+    said = r"X: expected the columns of fit, in their order: 0, 1, got 1, 0. Pass X\[\[0, 1\]\], or X.to_numpy\(\)"
+    with pytest.raises(ValueError, match=said):
+        found.predict_proba(table[[1, 0]])
+    np.testing.assert_array_equal(found.predict_proba(table), found.predict_proba(ROWS))

@@ -241,6 +241,7 @@ def test_every_ready_model_has_a_row_or_a_reason():
         "Stm",
         "Predictors",
         "emission",
+        "group_names",
         "group_rows",
         "observed",
         "pad",

@@ -30,7 +30,7 @@ TIGHT = vi.estep.mean_field(max_iters=2000, tol=1e-13)
 
 
 def data_of(name, dim=2):
-    return group_rows(X2[:, :dim], MODELS[name][1], LABELS)
+    return group_rows(X2[:, :dim], MODELS[name][1], LABELS, num_groups=4)
 
 
 @functools.lru_cache

@@ -111,6 +111,7 @@ NO_MODELS = {
     "Stm",
     "Predictors",
     "emission",
+    "group_names",
     "group_rows",
     "observed",
     "pad",

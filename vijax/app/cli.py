@@ -503,10 +503,14 @@ def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> i
 @contextlib.contextmanager
 def _as_a_program(debug: bool) -> Iterator[None]:
     """Sets up the process of the program: keeps compiled programs, and XLA's banners off the screen."""
+    from vijax.app.plan.warned import warnings_in_a_line
     from vijax.app.settings.banners import kept_off
 
     _keep_compiled_programs()
-    with contextlib.nullcontext() if debug else kept_off():
+    if debug:
+        yield
+        return
+    with kept_off(), warnings_in_a_line():
         yield
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from vijax.checks import require
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.count_tables import are_counts
 from vijax.data.corpora.ratings import are_ratings
 from vijax.data.corpora.select import with_vocabulary
 from vijax.data.corpora.storage import is_corpus_folder
@@ -142,7 +143,7 @@ def _is_of_texts(source: Any) -> bool:
         path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
         return path.exists() and not is_corpus_folder(path) and guess_format(path) in TEXT_FORMATS
     if in_a_library(source):
-        return not are_ratings(source)
+        return not are_ratings(source) and not are_counts(source)
     is_list = isinstance(source, Sequence | np.ndarray) and not isinstance(source, tuple | bytes)
     return is_list and len(source) > 0 and isinstance(source[0], str)
 

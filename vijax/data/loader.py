@@ -21,7 +21,7 @@ from vijax.data.known_words import are_same, over_words, require_described_by
 from vijax.data.minibatch import Share, Shared
 from vijax.data.reading.checks import fail
 from vijax.data.schema.named_columns import Names, names_of
-from vijax.data.schema.number_arrays import require_same_index
+from vijax.data.schema.same_rows import require_one_index
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
 from vijax.data.streams.foreign import adopted
@@ -339,9 +339,8 @@ def _check_index(data: Any) -> None:
     """Raises ValueError where tables of pandas in the data have rows of other labels, or in another order."""
     if isinstance(data, list):
         return
-    named = [(f"data{jax.tree_util.keystr(path)}", leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(data)]
-    for name, leaf in named[1:]:
-        require_same_index(named[0][1], name, leaf, named[0][0])
+    leaves = jax.tree_util.tree_leaves_with_path(data)
+    require_one_index({f"data{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves})
 
 
 def check_given(data: PyTree, form: DataForm) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from vijax.data.corpora import count_files
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.count_tables import are_counts, check_no_counts, corpus_of_counts
 from vijax.data.corpora.ratings import are_ratings, is_ratings, ratings, read_ratings
 from vijax.data.corpora.select import with_vocabulary
 from vijax.data.corpora.shards import files_of, holds_counts, is_prepared, read_shards, words_of
@@ -28,12 +29,15 @@ from vijax.data.schema.cells import column_names, column_values, in_a_library
 from vijax.data.schema.row_names import RowNames
 from vijax.data.tables.formats import USUAL, Dialect, Separator
 from vijax.data.texts import text_files
-from vijax.data.texts.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
+from vijax.data.texts.text import DEFAULT_SETTINGS, NO_TEXT, TextSettings, corpus_from_texts
 from vijax.data.texts.text_files import RECORDS, TITLE_COLUMN, Texts, find_column
 
 VERSION = 3  # version of the readers; a corpus in the cache that another version made is read again
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
-OBJECTS = "counts (documents, words), a pair (counts, vocabulary), a list of texts, or a column or table of texts"
+OBJECTS = (
+    "counts (documents, words), a pair (counts, vocabulary), a list of texts, a column or table of texts, or a table "
+    "of counts with a column for each word"
+)
 
 COUNT_FORMATS: dict[str, Callable[..., Corpus]] = {
     "npz": count_files.read_npz,
@@ -88,8 +92,9 @@ def read(
       source: a path or an http(s) address of one of the formats below; one of shards that
         fsspec knows, as s3://bucket/folder, which are copied into the cache, memory-mapped; "docstrings", the corpus of
         the docstrings of installed packages; or in memory a (documents, words) matrix of counts (NumPy or SciPy), a
-        pair (counts, vocabulary), a list of strings, a pandas, Arrow or polars column or table, a `Corpus`. A table
-        with columns of users and items is read by `vijax.data.ratings`.
+        pair (counts, vocabulary), a list of strings, a pandas, Arrow or polars column or table of texts, a table of
+        counts with a column for each word, by its name, a `Corpus`. A table with columns of users and items is read by
+        `vijax.data.ratings`.
       vocabulary: words, or a file of one word per line. For counts, the words of the columns; for text and for a
         corpus that has words, the words to keep, such as those of a fitted model.
       column: the column of a table that has the text; by default the column `text`, or the only one.
@@ -257,6 +262,8 @@ def _read_object(
         return _over(source, vocabulary)
     if column is None and are_ratings(source):
         return ratings(source, vocabulary=vocabulary, folder=folder)
+    if column is None and are_counts(source):
+        return _over(corpus_of_counts(source, words=vocabulary), vocabulary)
     if in_a_library(source):
         notes = Notes()
         return corpus_from_texts(_table(source, column, notes), text, vocabulary, folder, notes=notes)
@@ -278,7 +285,12 @@ def _read_object(
 
 
 def _numbered(texts: Any) -> Texts:
-    return ((f"document {number}", text) for number, text in enumerate(texts, 1))
+    for place, text in enumerate(texts):
+        title = f"document {place + 1}"
+        if not isinstance(text, str):
+            got = f"{text!r} ({type(text).__name__}), at place {place}, counted from 0"
+            raise fail(f"texts, {title}", "text", got, NO_TEXT)
+        yield title, text
 
 
 def _table(source: Any, column: str | None, notes: Notes) -> Texts:
@@ -286,6 +298,8 @@ def _table(source: Any, column: str | None, notes: Notes) -> Texts:
     names = column_names(source)
     if names is None:
         return _numbered(column_values(source))
+    if column is None:
+        check_no_counts(source)
     texts = column_values(source[find_column(column, names, "source", notes)])
     if TITLE_COLUMN in names:
         return zip(map(str, column_values(source[TITLE_COLUMN])), texts, strict=True)

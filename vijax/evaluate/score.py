@@ -17,6 +17,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import select_words
 from vijax.data.known_words import over_words
 from vijax.data.reading.checks import fail
+from vijax.data.schema.same_rows import require_one_index
 from vijax.evaluate.tokens import as_corpus, check_topics
 from vijax.families import Family, Point
 from vijax.xla.compiler import numbers_in, once_jit
@@ -127,6 +128,7 @@ def nmi(labels: Sequence[Any], found: Sequence[Any]) -> Agreement:
         raise fail(
             "found", f"{len(labels):,} rows, as labels have, at least one", f"{len(found):,}", "pass both in order"
         )
+    require_one_index({"labels": labels, "found": found})
     rows, columns = (np.unique(np.asarray(x).astype(str), return_inverse=True)[1] for x in (labels, found))
     table = np.zeros((rows.max() + 1, columns.max() + 1))
     np.add.at(table, (rows, columns), 1 / len(rows))

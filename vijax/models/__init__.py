@@ -22,6 +22,7 @@ from vijax.models.networks.dynamic_autoencoder import dynamic_svae
 from vijax.models.networks.structured_autoencoder import svae
 from vijax.models.networks.structured_parts import as_potentials
 from vijax.models.regressions.gaussian_process import gp
+from vijax.models.regressions.group_labels import group_names
 from vijax.models.regressions.groups import group_rows, population
 from vijax.models.regressions.hierarchical import (
     hierarchical_linear_regression,
@@ -60,6 +61,7 @@ __all__ = [
     "gap_nmf",
     "glm",
     "gp",
+    "group_names",
     "group_rows",
     "hdp",
     "hdp_hmm",

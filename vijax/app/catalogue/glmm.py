@@ -63,8 +63,8 @@ class Frame:
       notes: remarks on the way in which the file is written, and on what is modelled.
       schema: what each column was taken for, of rows of training.
       num_dropped: how many rows were left out for a missing cell.
-      places: of rows to predict, the places in `whole` of those that lack no cell; None where all are here.
-      whole: the table of all rows to predict, where some lack a cell.
+      places: of rows to predict, the places in `every` of those that lack no cell; None where all are here.
+      every: the table of all rows to predict, where some lack a cell.
     """
 
     table: TypedTable
@@ -74,7 +74,7 @@ class Frame:
     schema: Schema = NO_COLUMNS
     num_dropped: int = 0
     places: np.ndarray | None = None
-    whole: TypedTable | None = None
+    every: TypedTable | None = None
     classes: None = None
     groups: None = None
 
@@ -139,7 +139,7 @@ def _whole_rows(table: TypedTable, parsed: Any, seen: bool, where: str, is_dropp
     kept = table.rows(whole)
     if seen:
         return Frame(kept, notes=notes.texts(), num_dropped=len(table) - len(whole))
-    return Frame(kept, notes=notes.texts(), places=whole, whole=table)
+    return Frame(kept, notes=notes.texts(), places=whole, every=table)
 
 
 def _lacking(table: TypedTable, names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -243,7 +243,7 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
         frame = _read(config, path, seen=False, schema=data.train.schema)
     else:
         frame = _in_memory(config, source, seen=False)
-    every = frame.whole or frame.table
+    every = frame.every or frame.table
     beside = {name: column.as_written().tolist() for name, column in every.columns.items()}
     return New(frame, {"row": np.arange(len(every)), **beside}, _notes_on(frame, data, config), frame.places)
 

@@ -14,22 +14,39 @@ import jax
 import numpy as np
 
 from vijax.app.drawing import blocks
-from vijax.app.folder.run_folder import Say, made_by_another, read_json, write_json
+from vijax.app.folder.run_folder import (
+    OF_DATA,
+    Say,
+    checksum,
+    made_by_another,
+    noted_settings,
+    read_json,
+    read_run_config,
+    write_json,
+)
+from vijax.app.plan.config import Config, differing_keys
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.files import check_declared_sizes, write_arrays
 from vijax.fitting import checkpoint
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
 
+RUN = "run"
+"""The entry of result.json that says of which run it is: its settings, and the checksums of its data and posterior."""
+OF_POSTERIOR = "sha256 of posterior.npz"
 
-def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: Any, seconds: float) -> None:
-    """Writes posterior.npz, and result.json: status, steps, seconds, score, whether the verdict allows its use, and the
-    blocks of the page."""
+
+def write_end(
+    folder: Path, config: Config, shown: Iterable[blocks.Block], result: Fit, score: Any, seconds: float
+) -> None:
+    """Writes posterior.npz, and result.json: of which run it is, status, steps, seconds, score, whether the verdict
+    allows its use, and the blocks of the page."""
     arrays = posterior_arrays(result.state)
     write_arrays(folder / "posterior.npz", arrays)
     write_json(
         folder / "result.json",
         {
+            RUN: {**noted_settings(folder, config), OF_POSTERIOR: checksum(folder / "posterior.npz")},
             "status": str(result.status),
             "step": int(result.state.step),
             "skipped": result.num_skipped,
@@ -48,10 +65,31 @@ def end_of(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     found = {"skipped": 0, "usable": True} | read_json(path, _again(folder))
+    _check_same_run(folder, found.get(RUN))
     try:
         return {name: read(found[name]) for name, read in END.items()}
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DamagedError(f"{path}: damaged ({type(error).__name__}: {error})", _again(folder)) from error
+
+
+def _check_same_run(folder: Path, noted: Any) -> None:
+    """Raises a `DamagedError` where result.json is that of another run, by its settings or its data; that of an earlier
+    version does not say."""
+    if noted is None:
+        return
+    path = folder / "result.json"
+    if not isinstance(noted, dict):
+        raise DamagedError(f"{path}: damaged: it does not say of which run it is", _again(folder))
+    now = noted_settings(folder, read_run_config(folder))
+    # Later versions know more settings, and the data may lie elsewhere by now.
+    both = [key for key in now if key in noted and key not in ("data.path", OF_DATA)]
+    differing = differing_keys({key: noted[key] for key in both}, {key: now[key] for key in both})
+    if differing:
+        key, (then, here) = next(iter(differing.items()))
+        fault = f"{path}: the file of another run: its {key} is {then!r}, and {here!r} here"
+        raise DamagedError(fault, _again(folder))
+    if noted.get(OF_DATA, now[OF_DATA]) != now[OF_DATA]:
+        raise DamagedError(f"{path}: the file of another run: it is of other data than data.json", _again(folder))
 
 
 def whole_end_of(folder: Path, say: Say) -> dict[str, Any] | None:
@@ -69,6 +107,7 @@ def whole_end_of(folder: Path, say: Say) -> dict[str, Any] | None:
 def read_posterior(folder: Path) -> dict[str, np.ndarray]:
     """The arrays of posterior.npz."""
     path = folder / "posterior.npz"
+    _check_same_posterior(folder)
     try:
         with path.open("rb") as file:
             check_declared_sizes(file)
@@ -77,6 +116,18 @@ def read_posterior(folder: Path) -> dict[str, np.ndarray]:
     except (OSError, ValueError, EOFError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         why = type(error).__name__  # NumPy's own words tell the reader to trust the file
         raise DamagedError(f"{path}: missing or damaged ({why})", _again(folder)) from error
+
+
+def _check_same_posterior(folder: Path) -> None:
+    """Raises a `DamagedError` where posterior.npz is another one than that of result.json, which says so if it is not
+    of an earlier version."""
+    path = folder / "posterior.npz"
+    if not path.is_file() or not (folder / "result.json").is_file():
+        return
+    noted = read_json(folder / "result.json", _again(folder)).get(RUN)
+    own = checksum(path)
+    if isinstance(noted, dict) and noted.get(OF_POSTERIOR, own) != own:
+        raise DamagedError(f"{path}: damaged, or the file of another run than result.json", _again(folder))
 
 
 def _again(folder: Path) -> str:

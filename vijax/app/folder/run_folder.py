@@ -119,7 +119,7 @@ def write_kept(folder: Path, plan: Plan) -> None:
     """Writes what a run keeps of its data, and data.json with the checksums of these files."""
     source = plan.config.listing.source
     source.keep(folder, plan.data)
-    sums = {name: _checksum(folder / name) for name in source.kept_files if (folder / name).is_file()}
+    sums = {name: checksum(folder / name) for name in source.kept_files if (folder / name).is_file()}
     write_json(folder / "data.json", {**_data_facts(plan), KEPT: sums})
 
 
@@ -131,13 +131,14 @@ def read_kept(folder: Path, config: Config) -> Data | None:
     sums = read_facts(folder).get(KEPT, {})  # a run of an earlier version has none
     for name, before in sums.items() if isinstance(sums, dict) else ():
         path = folder / Path(name).name
-        if not path.is_file() or _checksum(path) != before:
+        if not path.is_file() or checksum(path) != before:
             fault = f"{path}: damaged: it is not as the run wrote it (its checksum in data.json is another)"
             raise DamagedError(fault, f"write it again: vijax resume {folder}")
     return data
 
 
-def _checksum(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -19,12 +19,15 @@ PHRASES = {
     "stop_words=None": "--set data.stop_words=none",
     "pass a list of words": 'give a list of words (--set \'data.stop_words=["the", "and"]\')',
 }
-OF_FORMULAS = {
+ANYWHERE = {
+    r"Choose a start that draws, such as init=vijax\.init\.drawn\(\), or leave restarts out": (
+        "One is enough: --set fit.restarts=1"
+    ),
     r"Give numbers, numpy\.asarray\(table\[.*?\], float\)": "Write the column as numbers",
-    r"Or family=\"(\w+)\"": r"Or --set model.family=\1",
+    r"\b([Oo])r family=\"(\w+)\"": r"\1r --set model.family=\2",
     r"write family=\"(\w+)\"": r"--set model.family=\1",
 }
-"""Remedies of formulas, wherever they stand in a message."""
+"""Remedies that are read wherever they stand in a message: those of warnings and of formulas."""
 ARGUMENT = re.compile(r"(?:\bpass )?(?<![\w.])(\w+)=('[^']*'|\.{3}|\w+(?:\.\w+)*)?")
 
 
@@ -47,7 +50,7 @@ def in_command_line_terms(message: str, options: Collection[str] = (), has_setti
     >>> in_command_line_terms("format: got 'x'. To mend it: rename the file, or pass format=.", ["format"])
     "format: got 'x'. To mend it: rename the file, or --format FORMAT."
     """
-    for phrase, instead in OF_FORMULAS.items():
+    for phrase, instead in ANYWHERE.items():
         message = re.sub(phrase, instead, message)
     problem, begins, remedy = message.partition(REMEDY)
     for phrase, instead in PHRASES.items():

@@ -343,7 +343,7 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
     if listing.source.excerpts is not None and not config.page.excerpts:
         shown = without_excerpts(shown)
     try:
-        write_end(folder, shown, result, recorder.latest_score, recorder.seconds)
+        write_end(folder, config, shown, result, recorder.latest_score, recorder.seconds)
         if fault is None and result.status in (Status.FINISHED, Status.CONVERGED):
             write_results(folder, config, Seen(result, data, config.model, key), say)
         write_pages(folder)

@@ -90,7 +90,8 @@ def grouped(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.nda
 
     labels = np.zeros(table.num_rows, int) if table.groups is None else table.groups
     x, y = pairs(table, settings)
-    return group_rows(x, y, labels)
+    size = 1 if table.groups is None else table.num_groups
+    return group_rows(x, y, labels, size)
 
 
 # --- the source ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.count_tables import are_counts, corpus_of_counts
 from vijax.data.corpora.wording import OF_USERS, Wording
 
 
@@ -39,4 +40,6 @@ def users_as_given(users: Any) -> Any:
     is_array = isinstance(users, np.ndarray | jax.Array) and users.ndim == 2 and users.dtype != object
     if is_array or scipy.sparse.issparse(users):
         return Users.from_counts(users, where="users")
+    if are_counts(users):
+        return corpus_of_counts(users, Users, "users")
     return users

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from vijax.data.formulas import bases, contrasts
 from vijax.data.formulas.algebra import INTERCEPT, Term, Terms, terms_of
 from vijax.data.formulas.contrasts import Codes, full_ranks
-from vijax.data.formulas.functions import Reading, columns_in, evaluate, not_of_numbers
+from vijax.data.formulas.functions import Reading, check_categories, columns_in, evaluate, not_of_numbers
 from vijax.data.formulas.syntax import Call, Column, Constant, Formula, Node, Number, Several, Sign, Text
 from vijax.data.schema.labels import Labels, Levels
 from vijax.data.schema.typed_columns import TypedTable
@@ -201,6 +201,7 @@ class _Learner:
         if isinstance(node, Column):
             column = self.reading.column(node)
             if column.kind == "label":
+                check_categories(node, column, self.reading)
                 self.categories[node] = _category(node, node, column.labels(), None, self.reading)
                 return
             if column.kind not in ("number", "truth"):

@@ -7,6 +7,7 @@ the rows of training, for rows that come later too.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from jaxtyping import Float
 
 from vijax.data.formulas.syntax import Call, Column, Constant, Node, Number, Operation, Sign, Span, Text
 from vijax.data.formulas.tokens import refuse
+from vijax.data.schema.near_numbers import NearNumbers
 from vijax.data.schema.typed_columns import NoNumber, TypedColumn, TypedTable
 
 Values = Float[np.ndarray, " N"]
@@ -228,6 +230,30 @@ def numbers_of(node: Column, reading: Reading) -> Values:
         raise reading.refuse(node, "numbers, as training has", got, "Correct the cell.") from error
 
 
+def check_categories(node: Column, column: TypedColumn, reading: Reading) -> None:
+    """Refuses a column of text as categories where its cells mean numbers: each would be a category of its own. Few
+    texts that rows repeat are categories, and it is said where nothing but signs is beside the numbers."""
+    near = column.near_numbers
+    if near is None:
+        return
+    if not near.are_few:
+        raise _near_numbers(node, near, reading)
+    if not near.have_unit:
+        warnings.warn(
+            f"{reading.argument}: {node.name!r} is text, as {near.cell[:40]!r}, and each text is a category. If "
+            f"numbers are meant, write {near.advice}; C({node}) says that categories are.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _near_numbers(node: Column, near: NearNumbers, reading: Reading) -> ValueError:
+    """The error to raise where text means numbers."""
+    got = f"{near.cell[:40]!r} in {reading.table.row_name(near.place)} of {node.name!r}, and texts like it"
+    remedy = f"Write {near.advice}, and so in all rows; or C({node}) for a category of each text."
+    return reading.refuse(node, "numbers alone in cells that mean numbers", got, remedy)
+
+
 def not_of_numbers(node: Column, column: TypedColumn, reading: Reading) -> ValueError:
     """The error to raise where a column of numbers was expected."""
     expected = f"a column of numbers, {node.name!r}"
@@ -241,6 +267,8 @@ def not_of_numbers(node: Column, column: TypedColumn, reading: Reading) -> Value
         return reading.refuse(node, expected, "text, all of which says numbers", remedy)
     if column.kind == "empty":
         return reading.refuse(node, expected, "missing values alone", "Leave it out.")
+    if column.near_numbers is not None:
+        return _near_numbers(node, column.near_numbers, reading)
     bad = column.not_numbers()
     cell = f"{str(column.values[bad[0]])[:40]!r} in {reading.table.row_name(int(bad[0]))}" if len(bad) else "text"
     if column.kind == "mixed":

@@ -25,17 +25,23 @@ def names_in(table: Any) -> tuple[str, ...] | None:
 
 
 def matrix_names(table: Any) -> tuple[str, ...] | None:
-    """The names by which columns of a matrix can be told apart; None where they are numbers by place, or not distinct.
+    """The names by which columns of a matrix can be told apart, numbers among them; None where they are not distinct.
 
     >>> import pandas
     >>> matrix_names(pandas.DataFrame({"a": [1.0], "b": [2.0]})), matrix_names(pandas.DataFrame([[1.0, 2.0]]))
-    (('a', 'b'), None)
+    (('a', 'b'), ('0', '1'))
     """
     names = names_in(table)
-    if names is None or len(set(names)) != len(names):
-        return None
-    is_by_place = list(names) == [str(place) for place in range(len(names))]
-    return None if is_by_place else names
+    return None if names is None or len(set(names)) != len(names) else names
+
+
+def are_places(names: Sequence[str]) -> bool:
+    """True of the names that pandas gives to columns without one: their places, 0, 1, ...
+
+    >>> are_places(["0", "1"]), are_places(["1", "0"])
+    (True, False)
+    """
+    return list(names) == [str(place) for place in range(len(names))]
 
 
 def columns_by_name(table: Any, names: Sequence[str]) -> Any:
@@ -58,7 +64,8 @@ def columns_by_name(table: Any, names: Sequence[str]) -> Any:
 
 
 def in_order(known: tuple[str, ...], table: Any, argument: str, whose: str, remedy: str) -> Any:
-    """A table with the columns `known`, in their order; an object without names is taken as it comes.
+    """A table with the columns `known`, in their order. An object without names is taken as it comes, and so is a
+    table whose columns are only numbered, where those of `known` have other names.
 
     Args:
       known: the names.
@@ -79,8 +86,8 @@ def in_order(known: tuple[str, ...], table: Any, argument: str, whose: str, reme
     expected = f"the columns of {whose}, {_listed(known)}"
     repeated = [name for name in known if own.count(name) > 1]
     require(not repeated, argument, expected, f"several named {_listed(repeated)}", remedy)
-    is_by_place = not isinstance(table, Mapping) and matrix_names(table) is None
-    if is_by_place:
+    is_numbered = not isinstance(table, Mapping) and are_places(own)
+    if is_numbered and not set(own) & set(known):
         return table
     lacking = [name for name in known if name not in own]
     require(not lacking, argument, expected, f"none named {_listed(lacking)}", remedy)

@@ -45,7 +45,7 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     try:
         table = typed_table(source)
     except ValueError as error:
-        raise DataError(f"data: {str(error).removeprefix('table: ')}") from error
+        raise DataError(_of_data(str(error))) from error
     if table.repeated:
         raise fail("data", "columns of distinct names", f"several {listed(table.repeated)}", "rename them")
     if not table.columns:
@@ -53,6 +53,11 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     return NamedColumns(
         {name: plain_column(column, name in exact) for name, column in table.columns.items()}, table.row_names
     )
+
+
+def _of_data(said: str) -> str:
+    """A message on a table, as one on the data."""
+    return said.replace("table[", "data[") if said.startswith("table[") else f"data: {said.removeprefix('table: ')}"
 
 
 def plain_column(column: TypedColumn, exact: bool = False) -> np.ndarray:

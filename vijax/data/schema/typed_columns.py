@@ -22,10 +22,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from vijax.checks import require
+from vijax.data.reading.checks import Notes
 from vijax.data.schema.cells import are_records, array_of_cells, array_of_list, columns_of_records, declared_categories
 from vijax.data.schema.labels import Labels, distinct_values, labels_of_distinct, name_of_value
 from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, pandas_remedy, said_of_words, with_known_names
+from vijax.data.schema.near_numbers import NearNumbers, near_numbers
 from vijax.data.schema.row_names import RowNames, in_memory, row_names_of
+from vijax.data.schema.same_rows import require_one_index
 from vijax.data.schema.schema import Schema
 from vijax.data.tables.columns import Columns, FileColumns, NamedColumns, number, row_names
 from vijax.data.tables.table_files import read_columns
@@ -33,6 +36,8 @@ from vijax.data.tables.table_files import read_columns
 ColumnKind = Literal["number", "truth", "label", "time", "mixed", "digits", "empty"]
 """What the cells of a column are: numbers; True and False; labels; dates; numbers with some text among them; numbers
 that were given as text in memory, where they may be meant as labels; nothing but missing cells."""
+SHEET = ": set sheet for another."
+"""The end of the note on a spreadsheet of several sheets: the setting is one of the command line."""
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}.*)?")
 
 
@@ -161,6 +166,16 @@ class TypedColumn:
         distinct, codes = self.distinct
         is_bad = [not is_missing(value) and not _says_number(value) for value in distinct]
         return np.flatnonzero(np.array(is_bad, bool)[codes])
+
+    @functools.cached_property
+    def near_numbers(self) -> NearNumbers | None:
+        """The first cell that means a number and does not say one, where the column is of such texts. Categories that
+        a table declares are what they are."""
+        if self.kind != "label" or self.declared is not None:
+            return None
+        there = np.flatnonzero(~self.missing)
+        near = near_numbers([str(cell) for cell in self.values[there].tolist()])
+        return None if near is None else near._replace(place=int(there[near.place]))
 
     def rows(self, places: np.ndarray) -> TypedColumn:
         """Some of its cells; what it is stays as it is."""
@@ -325,7 +340,9 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     if isinstance(table, TypedTable):
         return table
     if isinstance(table, str):
-        made = table_of_file(functools.partial(read_columns, table), labels, numbers)
+        notes = Notes()
+        made = table_of_file(functools.partial(read_columns, table, notes=notes), labels, numbers)
+        _warn_of_sheets(notes)
         _warn_of_words(made, table, labels, numbers)
         return made
     if isinstance(table, FileColumns):
@@ -335,6 +352,7 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     if isinstance(table, np.ndarray) and table.dtype.names:
         table = {name: table[name] for name in table.dtype.names}
     if isinstance(table, Mapping):
+        require_one_index({"table": table})
         rows = table.rows if isinstance(table, NamedColumns) else None
         return _of_columns([_column_in_memory(str(name), values) for name, values in table.items()], rows)
     is_lazy = type(table).__name__ == "LazyFrame"
@@ -351,6 +369,14 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
         pick = table.column
     index = row_names_of(table, len(table))
     return _of_columns([_column_in_memory(str(name), pick(place), index) for place, name in enumerate(names)], index)
+
+
+def _warn_of_sheets(notes: Notes) -> None:
+    """Warns where one of several sheets is read: the rows of another may be meant."""
+    remedy = ". For another pass pandas.read_excel(path, sheet_name=...)."
+    for note in notes.texts():
+        if note.endswith(SHEET):
+            warnings.warn(f"{note.removesuffix(SHEET)}{remedy}", UserWarning, stacklevel=3)
 
 
 def _warn_of_words(table: TypedTable, path: str, labels: Container[str], numbers: Container[str]) -> None:

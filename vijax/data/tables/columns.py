@@ -272,7 +272,8 @@ def check_present(
 
 def _listed(names: Sequence[str], are_more: bool) -> str:
     """Names of rows in one list; where they are counted from is said once."""
-    end = FROM_ZERO if all(name.endswith(FROM_ZERO) for name in names) else ""
+    clause = f"{FROM_ZERO},"  # as it is within a sentence
+    end = clause if all(name.endswith(clause) for name in names) else ""
     return ", ".join(name.removesuffix(end) for name in names) + ", ..." * are_more + end
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from vijax.checks import RowError
 from vijax.data.reading.checks import DataError, Notes, fail, listed, nearest
 from vijax.data.schema.labels import LabelKind, Levels, kind_of_names, labels_of
+from vijax.data.schema.near_numbers import near_numbers
 from vijax.data.tables.columns import (
     Columns,
     NamedColumns,
@@ -491,13 +491,6 @@ def _counts_rows(values: np.ndarray) -> bool:
     return len(values) > 2 and values.dtype != object and bool(np.all(np.diff(values) == 1))
 
 
-SIGNS = re.compile(r"[\s\u00a0]*(?:%|‰|€|\$|£|EUR|USD|kg|km|cm|mm|°C|°F)[\s\u00a0]*")
-LIKE_NUMBER = re.compile(r"[-+]?\d{1,3}(?:[ ,.'\u2019\u00a0\u202f]?\d{3})*(?:[.,]\d+)?|[-+]?\d*[.,]?\d+")
-
-
-THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+")
-
-
 def hint_of(values: np.ndarray) -> str:
     """A remedy for a column whose text would be numbers but for signs or commas in them; else empty.
 
@@ -506,19 +499,8 @@ def hint_of(values: np.ndarray) -> str:
     >>> hint_of(np.array(["red", "5"], object))
     ''
     """
-    cells = [str(value).strip() for value in values[~are_missing(values)]]
-    bare = [SIGNS.sub("", cell) for cell in cells]
-    like = [LIKE_NUMBER.fullmatch(cell) is not None for cell in bare]
-    if not cells or sum(like) < 0.9 * len(cells):
-        return ""
-    bad = not_numbers(np.array(cells, object))
-    place = next((i for i in range(len(cells)) if bad[i] and like[i]), None)
-    if place is None:
-        return ""
-    number = re.sub(r"[ '\u2019\u00a0\u202f]", "", bare[place])
-    is_decimal = number.count(",") == 1 and "." not in number and THOUSANDS.fullmatch(number) is None
-    plain = number.replace(",", "." if is_decimal else "")
-    return f" Its cells look like numbers with signs: write {plain} for {cells[place]!r} to have it read."
+    near = near_numbers([str(value) for value in values[~are_missing(values)]])
+    return "" if near is None else f" Its cells look like numbers with signs: write {near.advice} to have it read."
 
 
 def _is_text(values: np.ndarray, bad: np.ndarray) -> bool:

@@ -31,6 +31,7 @@ from vijax.extras import require_extra
 BLOCK_DOCUMENTS = 4096
 BLOCK_CHARACTERS = 1 << 20
 SNIPPET_CHARACTERS = 300
+NO_TEXT = "drop the document, or make it the empty string"
 MOST_WORDS = 5  # of a phrase
 SMALL_COLLECTION = 10  # a fractional max_df never drops a word of so few documents
 
@@ -229,7 +230,7 @@ def blocks_of(
     for title, text in documents:
         if not isinstance(text, str):
             got = f"{text!r} ({type(text).__name__})"
-            raise fail(f"{where}, {title}", "text", got, "drop the document, or make it the empty string")
+            raise fail(f"{where}, {title}", "text", got, NO_TEXT)
         text = whole_letters(text, notes, title)
         if settings.token_pattern is None:
             text = read_plain(text, notes, title)

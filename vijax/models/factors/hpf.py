@@ -38,6 +38,7 @@ from vijax.contract.queries import Generative, answers, is_size
 from vijax.contract.room import sized
 from vijax.data import document_batches, in_order, read
 from vijax.data.corpora.users import users_as_given
+from vijax.data.schema.same_rows import require_one_index
 from vijax.evaluate.ranking import Ranking, hide, ranked, ranking
 from vijax.families import Gamma, Product
 from vijax.families.base import as_float
@@ -426,6 +427,7 @@ def with_covariates(users: Any, covariates: Any) -> Any:
     >>> with_covariates(np.eye(2, dtype=int), [[0.5], [-0.5]]).covariates.shape
     (2, 1)
     """
+    require_one_index({"users": users, "covariates": covariates})
     return dataclasses.replace(read(users_as_given(users)), covariates=np.asarray(covariates))
 
 

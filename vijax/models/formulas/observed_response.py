@@ -14,7 +14,7 @@ from vijax.data.formulas.functions import COMPARISONS, RESPONSES, Reading, colum
 from vijax.data.formulas.syntax import Call, Column, Formula, Node, Number, Operation, Text
 from vijax.data.formulas.tokens import refuse
 from vijax.data.schema.labels import Levels
-from vijax.data.schema.typed_columns import TypedTable
+from vijax.data.schema.typed_columns import TypedColumn, TypedTable
 from vijax.models.formulas.laws import Law
 
 ResponseKind = Literal["numbers", "trials", "level", "categories"]
@@ -114,6 +114,7 @@ def read_response(formula: Formula, table: TypedTable, law: Law, base: str | Non
         bad = int(typed.not_numbers()[0])
         got = f"{str(typed.values[bad])[:40]!r} in {table.row_name(bad)}"
         raise refuse(formula.argument, formula.text, node.span, f"numbers in {column.name!r}", got, "Correct the cell.")
+    _check_not_near_numbers(formula, node, typed, table)
     number = len(levels.names)
     got = f"one category, {levels.names[0]!r}, in all rows" if number == 1 else f"{number} categories"
     remedy = "Nothing is left to model." if number == 1 else 'Or family="categorical".'
@@ -141,6 +142,7 @@ def family_of_response(formula: Formula, table: TypedTable) -> str:
         return "bernoulli"
     if column.kind not in ("label", "digits"):
         return "gaussian"
+    _check_not_near_numbers(formula, node, column, table)
     if len(column.labels().names) <= 2:
         return "bernoulli"
     if column.kind == "digits":
@@ -148,6 +150,16 @@ def family_of_response(formula: Formula, table: TypedTable) -> str:
         remedy = f'Give numbers, numpy.asarray(table[{node.name!r}], float), or write family="categorical".'
         raise refuse(formula.argument, formula.text, node.span, expected, "text, all of which says numbers", remedy)
     return "categorical"
+
+
+def _check_not_near_numbers(formula: Formula, node: Node, column: TypedColumn, table: TypedTable) -> None:
+    """Raises ValueError where the texts of a response mean numbers."""
+    near = column.near_numbers
+    if near is None or near.are_few:
+        return
+    got = f"{near.cell[:40]!r} in {table.row_name(near.place)} of {column.name!r}, and texts like it"
+    remedy = f'Write {near.advice}, and so in all rows; or family="categorical".'
+    raise refuse(formula.argument, formula.text, node.span, "numbers, or texts that mean none", got, remedy)
 
 
 def _learnt(response: Response, table: TypedTable) -> dict:

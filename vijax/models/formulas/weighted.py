@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from vijax.checks import require
+from vijax.data.schema.same_rows import require_one_index
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable, typed_table
 
 
@@ -68,6 +70,8 @@ def copies_of(weights: Float[np.ndarray, " N"]) -> Int[np.ndarray, " copies"]:
 def check_alignment(weights: Any, table: Any) -> None:
     """Raises ValueError where weights and table are pandas' own, with labels of rows in another order: by their places
     the weights would go to other rows."""
+    if isinstance(table, Mapping):
+        require_one_index({"table": table, "weights": weights})
     own: Any = getattr(weights, "index", None)
     known: Any = getattr(table, "index", None)
     if not hasattr(own, "equals") or not hasattr(known, "equals"):

@@ -31,7 +31,8 @@ from vijax.arguments import NotNegative, checked
 from vijax.checks import require
 from vijax.contract.model import Hyper, num_arguments
 from vijax.data.schema.named_columns import in_order_of, names_of
-from vijax.data.schema.number_arrays import array_of_numbers, require_finite, require_same_index, trees_of_numbers
+from vijax.data.schema.number_arrays import array_of_numbers, require_finite, trees_of_numbers
+from vijax.data.schema.same_rows import require_one_index
 from vijax.families import Family
 from vijax.families.base import as_float
 from vijax.families.vector.matrices import is_definite
@@ -104,7 +105,7 @@ def gp(
     [0.35, 0.68]
     """
     require(inducing is None or form == "whitened", "form", "'whitened' with inducing inputs", form)
-    require_same_index(x, "y", y, "x")
+    require_one_index({"x": x, "y": y})
     columns = names_of(x)
     inducing = in_order_of(columns, inducing, "inducing")
     x, y = _inputs("x", x), array_of_numbers("y", y)

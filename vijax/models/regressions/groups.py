@@ -16,12 +16,14 @@ from vijax.arguments import Positive, Positives, Size, checked
 from vijax.checks import require
 from vijax.contract.queries import Generative, Values
 from vijax.contract.room import sized
-from vijax.data.schema.number_arrays import array_of_numbers, require_same_index
+from vijax.data.schema.number_arrays import array_of_numbers
+from vijax.data.schema.same_rows import require_one_index
 from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
 from vijax.families.base import as_float
 from vijax.families.construction import on_host
 from vijax.inference.likelihood import Likelihood
 from vijax.models.emission.gaussian import normal_draw
+from vijax.models.regressions.group_labels import places_by_name, places_in
 from vijax.xla.by_value import by_value
 
 PaddedRows = tuple[Any, Any, Any]
@@ -34,29 +36,31 @@ def group_rows(x: Any, y: Any, labels: Any, num_groups: int | None = None) -> Pa
     Args:
       x: inputs, (N, D).
       y: responses, (N,).
-      labels: the group of each row, integers from 0.
-      num_groups: J; by default the largest label plus one. Groups without rows are allowed.
+      labels: the group of each row: text, numbers, dates or categories. `vijax.models.group_names(labels)` says which
+        group is which.
+      num_groups: J, for groups without rows: labels are then integers in [0, J), the places of the groups. By default
+        the groups are those that have rows.
 
     Returns:
       (x, y, mask) of shapes (J, n, D), (J, n) and (J, n), the mask true on the rows that exist, which come first, in
       the order given.
 
     Raises:
-      ValueError: shapes that do not fit, or labels that are not integers in [0, J).
+      ValueError: shapes that do not fit, a row without a label, or with `num_groups` labels that are not integers in
+        [0, J).
 
-    >>> x, y, mask = group_rows([[1.0], [2.0], [3.0]], [0.5, 1.5, 2.5], [1, 0, 1])
+    >>> x, y, mask = group_rows([[1.0], [2.0], [3.0]], [0.5, 1.5, 2.5], ["b", "a", "b"])
     >>> y.tolist(), mask.tolist()
     ([[1.5, 0.0], [0.5, 2.5]], [[True, False], [True, True]])
     """
-    for argument, values in (("y", y), ("labels", labels)):
-        require_same_index(x, argument, values, "x")
+    require_one_index({"x": x, "y": y, "labels": labels})
     x, y = (np.asarray(array_of_numbers(name, part)) for name, part in (("x", x), ("y", y)))
-    labels = np.asarray(labels)
-    fits = x.ndim == 2 and y.shape == labels.shape == x.shape[:1] and len(x) > 0
-    require(fits, "x, y, labels", "shapes (N, D), (N,) and (N,)", f"{x.shape}, {y.shape} and {labels.shape}")
-    require(np.issubdtype(labels.dtype, np.integer), "labels", "integers", labels.dtype)
-    size = int(labels.max()) + 1 if num_groups is None else num_groups
-    require((labels >= 0) & (labels < size), "labels", f"integers in [0, {size})", labels)
+    fits = x.ndim == 2 and y.shape == np.shape(labels) == x.shape[:1] and len(x) > 0
+    require(fits, "x, y, labels", "shapes (N, D), (N,) and (N,)", f"{x.shape}, {y.shape} and {np.shape(labels)}")
+    if num_groups is None:
+        labels, size = places_by_name(labels)
+    else:
+        labels, size = places_in(labels, num_groups), num_groups
     order = np.argsort(labels, kind="stable")
     counts = np.bincount(labels, minlength=size)
     place = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)

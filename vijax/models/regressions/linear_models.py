@@ -18,7 +18,8 @@ from jaxtyping import Array
 from vijax.arguments import Positive, checked
 from vijax.checks import require
 from vijax.data.schema.named_columns import names_of
-from vijax.data.schema.number_arrays import array_of_numbers, require_finite, require_same_index
+from vijax.data.schema.number_arrays import array_of_numbers, require_finite
+from vijax.data.schema.same_rows import require_one_index
 from vijax.families import Family
 from vijax.families.base import as_float
 from vijax.inference.expectation import Expectation, exact, jaakkola_jordan
@@ -74,7 +75,7 @@ def glm(
     >>> print(np.asarray(model.predict(fit.posterior, jnp.eye(2))[0]).round(3))
     [0.451 0.486]
     """
-    require_same_index(x, "y", y, "x")
+    require_one_index({"x": x, "y": y})
     design, fixed = _Design(x), None if others else as_likelihood(likelihood)
     likelihood_of = of_others(likelihood) if fixed is None else lambda hyper, stats: fixed
     lik = likelihood_of({"prior_scale": as_float(prior_scale)}, stats_of(others or {}))

@@ -14,6 +14,7 @@ from vijax.checks import require
 from vijax.contract.model import Estimates
 from vijax.contract.queries import Generative, Values, is_sizes, masks_of
 from vijax.data.schema.named_columns import in_order_of, names_of
+from vijax.data.schema.number_arrays import array_of_numbers
 from vijax.models.emission import Emission
 from vijax.xla.precision import enable_x64
 
@@ -22,22 +23,36 @@ def pad(sequences: Any) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N
     """Sequences of unequal length, arrays (T_n, D), as one array and the mask of its steps. Of tables of pandas, polars
     or Arrow the columns are those of the first, by their names.
 
+    Args:
+      sequences: a list of them.
+
     Raises:
-      ValueError: there is no sequence, or they are not of one width, or a table lacks a column of the first.
+      ValueError: there is no sequence, one is no array (T, D) of numbers, they are not of one width, or a table lacks a
+        column of the first.
 
     >>> y, mask = pad([np.zeros((2, 1)), np.ones((3, 1))])
     >>> y.shape, mask.tolist()
     ((2, 3, 1), [[True, True, False], [True, True, True]])
     """
-    rows = [np.atleast_2d(s) if np.size(s) else s for s in map(np.asarray, _in_one_order(sequences))]
+    rows = [_numbers(f"sequences[{n}]", each) for n, each in enumerate(_in_one_order(sequences))]
     widths = {row.shape[1] for row in rows if row.ndim == 2}
-    require(len(widths) == 1, "sequences", "arrays (T, D) of one width D", f"widths {sorted(widths)}")
+    got = f"widths {sorted(widths)}" if widths else "none that has a step"
+    remedy = "Give all of them the same columns."
+    require(len(widths) == 1, "sequences", "arrays (T, D) of one width D", got, remedy)
     steps = np.array([row.shape[0] if row.ndim == 2 else 0 for row in rows])
     mask = np.arange(max(steps.max(), 1)) < steps[:, None]
     y = np.zeros((*mask.shape, widths.pop()), np.result_type(*rows, np.float32))
     for n, row in enumerate(rows):
         y[n, : steps[n]] = row
     return y, mask
+
+
+def _numbers(argument: str, sequence: Any) -> np.ndarray:
+    """A sequence as an array (T, D), or an empty one. One axis could be steps as well as columns."""
+    row = np.asarray(array_of_numbers(argument, sequence))
+    remedy = "Write y[:, None] for T steps of one number (of a series of pandas y.to_frame()), y[None] for one step."
+    require(row.ndim == 2 or not row.size, argument, "an array (T, D), a row for each step", row.shape, remedy)
+    return row
 
 
 def _in_one_order(sequences: Any) -> list[Any]:

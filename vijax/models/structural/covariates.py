@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,15 @@ def check_rows(corpus: Corpus, table: Any) -> None:
     rows = len(typed_table(table))
     remedy = "Empty documents are kept by vijax.data.read: its rows are those of the table."
     require(rows == corpus.num_documents, "table", f"{corpus.num_documents} rows, one a document", rows, remedy)
+    check_index(corpus, table)
+
+
+def check_index(corpus: Corpus, table: Any) -> None:
+    """Raises ValueError where the table, or a column of a dict, names its rows otherwise than the corpus does."""
     require_same_index(corpus, "table", table, "corpus", BY_PLACE)
+    if isinstance(table, Mapping):
+        for name, column in table.items():
+            require_same_index(corpus, f"table[{name!r}]", column, "corpus")
 
 
 def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]]:

@@ -43,7 +43,6 @@ from vijax.contract.room import sized
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
 from vijax.data.known_words import are_same
-from vijax.data.schema.number_arrays import require_same_index
 from vijax.data.schema.typed_columns import typed_table
 from vijax.families import Beta, Dirichlet, MatrixNormalWishart, NormalWishartStats, Point, Product
 from vijax.inference import estep as esteps
@@ -52,7 +51,7 @@ from vijax.models.documents.ctm import cold, expected_shares, local_elbo, seeded
 from vijax.models.structural import chain
 from vijax.models.structural import effects as of_effects
 from vijax.models.structural.completion import completed
-from vijax.models.structural.covariates import BY_PLACE, Covariates, check_rows, one_sided
+from vijax.models.structural.covariates import Covariates, check_index, check_rows, one_sided
 from vijax.models.structural.doubts import notes_on
 from vijax.models.structural.group_words import by_group
 from vijax.predict.questions import inferred_of_documents
@@ -303,7 +302,7 @@ def stm(
 
     corpus = read(corpus)
     table = {"shares": np.zeros(corpus.num_documents)} if table is None else table
-    require_same_index(corpus, "table", table, "corpus", BY_PLACE)
+    check_index(corpus, table)
     # A file is read once: it may change, and the rows are what the model is of.
     table = typed_table(table, () if content is None else (content,))
     check_rows(corpus, table)

@@ -15,8 +15,10 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from vijax.checks import require
-from vijax.data.schema.number_arrays import require_same_index
+from vijax.data.schema.same_rows import require_one_index
 
+MOST_SHOWN = 10
+"""Names of columns in a message, at most."""
 TIMES = ("datetime", "timedelta", "date", "duration", "timestamp", "period")
 """How the names of types of dates and durations begin, in NumPy, pandas, polars and pyarrow, in small letters."""
 
@@ -38,7 +40,35 @@ def validated(estimator: Any, X: Any, *y: Any, y_numeric: bool = False, **how: A
     for response in y:
         require_plain("y", response, may_be_dates=not y_numeric)
     more = {"y_numeric": y_numeric} if y else {}
-    return validate_data(estimator, X, *y, **more, **how)
+    checked = validate_data(estimator, X, *y, **more, **how)
+    compare_numbered(estimator, X, reset=how.get("reset", True))
+    return checked
+
+
+def compare_numbered(estimator: Any, X: Any, reset: bool) -> None:
+    """Has an estimator learn (`reset`) or compare the names of columns that are not all text: numbers, say, which
+    scikit-learn does not look at.
+
+    Raises:
+      ValueError: others than in fit, or in another order.
+    """
+    labels = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else []
+    names = tuple(labels) if labels and not all(isinstance(label, str) for label in labels) else None
+    if reset:
+        estimator._numbered_columns = names
+        return
+    known = getattr(estimator, "_numbered_columns", None)
+    if names is None or known is None or names == known:
+        return
+    is_short = len(known) <= MOST_SHOWN and set(known) <= set(names)
+    remedy = f"Pass X[{list(known)}]" if is_short else "Give them the names and the order that they had in fit"
+    expected = f"the columns of fit, in their order: {_shown(known)}"
+    require(False, "X", expected, _shown(names), f"{remedy}, or X.to_numpy() for columns by place.")
+
+
+def _shown(names: tuple) -> str:
+    more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    return ", ".join(map(repr, names[:MOST_SHOWN])) + more
 
 
 def checked_array(argument: str, values: Any, dtype: Any) -> np.ndarray:
@@ -91,8 +121,7 @@ def same_rows(method: Callable) -> Callable:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:
             return method(*args, **kwargs)  # which says what is wrong with the call
-        for name in beside:
-            require_same_index(given.get("X"), name, given.get(name))
+        require_one_index({name: given.get(name) for name in ("X", *beside)})
         return method(*args, **kwargs)
 
     checked._checks_rows = True  # type: ignore[attr-defined]

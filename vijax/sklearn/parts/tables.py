@@ -16,7 +16,7 @@ from vijax.data.reading.checks import listed
 from vijax.data.schema.typed_columns import typed_table
 from vijax.extras import require_extra
 from vijax.models.formulas.formula import columns_of
-from vijax.sklearn.parts.inputs import validated
+from vijax.sklearn.parts.inputs import compare_numbered, validated
 
 
 def frame_of(table: Any) -> Any:
@@ -45,6 +45,7 @@ def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
             remedy = "Give these columns the names that they had in fit."
             require(False, "X", f"the columns {listed(kept)}", f"a table without {listed(missing)}", remedy)
         validate_data(estimator, frame, skip_check_array=True, reset=reset)  # for the names of columns alone
+        compare_numbered(estimator, frame, reset)
     else:
         numbers = validated(estimator, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
         frame = frame_of(dict(enumerate(numbers.T)))

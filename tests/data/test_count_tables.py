@@ -1,0 +1,73 @@
+"""Tables of counts, a column for each word: they are read by their words, whatever the order of the columns."""
+
+import jax
+import numpy as np
+import pytest
+
+import vijax as vi
+from vijax.data.corpora.count_tables import are_counts
+
+pandas = pytest.importorskip("pandas")
+polars = pytest.importorskip("polars")
+arrow = pytest.importorskip("pyarrow")
+
+KEY = jax.random.key(0)
+WORDS = ("text", "apple", "pear", "dog", "cat", "user")
+COUNTS = np.random.default_rng(0).poisson(2.0, (20, 6))
+MAKERS = {
+    "pandas": pandas.DataFrame,
+    "pandas, nullable": lambda columns: pandas.DataFrame(columns).convert_dtypes(),
+    "pandas, floats": lambda columns: pandas.DataFrame(columns).astype(float),
+    "pandas, sparse": lambda columns: pandas.DataFrame(columns).astype(pandas.SparseDtype("int64", 0)),
+    "polars": polars.DataFrame,
+    "Arrow": arrow.table,
+}
+
+
+def table(kind, words):
+    return MAKERS[kind]({word: COUNTS[:, WORDS.index(word)] for word in words})
+
+
+@pytest.fixture(scope="module")
+def fit():
+    corpus = vi.data.Corpus.from_counts(COUNTS, WORDS)
+    return vi.fit(vi.cavi(vi.models.lda(2, 6)), corpus, num_steps=5, key=KEY)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_fit_reads_them_by_their_words(fit, kind):
+    """A table of the words of a fit was a bare KeyError, or a column 'text' of numbers."""
+    expected = fit.transform(vi.data.Corpus.from_counts(COUNTS, WORDS), key=KEY)
+    for words in (WORDS, WORDS[::-1]):
+        np.testing.assert_array_equal(fit.transform(table(kind, words), key=KEY), expected)
+    with pytest.warns(UserWarning, match=r"documents: .* counts are of words that the fit does not know"):
+        found = fit.transform(MAKERS[kind]({"plum": COUNTS[:, 0], "cat": COUNTS[:, 4]}), key=KEY)
+    assert found.shape == (20, 2)
+
+
+def test_a_corpus_has_the_names_of_the_columns():
+    made = pandas.DataFrame(COUNTS, [f"d{row}" for row in range(20)], columns=WORDS)
+    corpus = vi.data.read(made)
+    assert corpus.vocabulary == WORDS
+    assert list(corpus.index) == list(made.index)
+    np.testing.assert_array_equal(corpus.to_scipy().toarray(), COUNTS)
+    assert vi.data.read(pandas.DataFrame(COUNTS)).vocabulary is None
+    assert vi.data.read(pandas.DataFrame(COUNTS), vocabulary=WORDS).vocabulary == WORDS
+
+
+def test_other_tables_are_read_as_before(fit):
+    texts = pandas.DataFrame({"text": ["apple pear", "dog cat"], "year": [1, 2]})
+    assert not are_counts(texts)
+    assert fit.transform(texts, key=KEY).shape == (2, 2)
+    assert not are_counts(pandas.DataFrame({"user": [1, 2], "item": [3, 4], "count": [1, 1]}))
+    with pytest.raises(ValueError, match="the negative count -1"):
+        vi.data.read(pandas.DataFrame({"apple": [1, -1], "pear": [0, 1]}))
+    with pytest.raises(ValueError, match=r"a column 'text'.*a column of numbers for each word"):
+        fit.transform(pandas.DataFrame({"name": ["a", "b"], "apple": [1, 0], "pear": [0, 1]}), key=KEY)
+
+
+def test_users_by_items_too():
+    made = pandas.DataFrame(COUNTS, columns=WORDS)
+    found = vi.fit(vi.cavi(vi.models.hpf(2, 6)), vi.data.read(made), num_steps=3, key=KEY)
+    expected = vi.models.recommend(found, COUNTS, 2)
+    np.testing.assert_array_equal(vi.models.recommend(found, made[list(WORDS[::-1])], 2), expected)

@@ -1,0 +1,165 @@
+"""Texts that mean numbers and say something beside them: signs, units, commas, brackets. None of them is guessed."""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from vijax.data.reading.checks import says_number
+
+MOST = 0.9
+"""Share of the cells that must be numbers, or mean them, for a column to mean numbers."""
+FEW_LEVELS = 20
+"""Distinct texts that rows repeat, at most, to be taken for categories: doses, say."""
+REPEATS = 3
+"""Rows for each of them, at least."""
+MINUS = "-\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d"
+"""Signs that people write for a minus."""
+MONEY = "$\u20ac\u00a3\u00a5\u20b9\u20a9\u20bd\u20ba\u20bf"
+CODES = "USD|EUR|GBP|JPY|CHF|CAD|AUD|INR|CNY|US\\$|Rs\\.?"
+GAPS = " '\u2019\u00a0\u2009\u202f_"
+"""Signs between thousands that are never a decimal sign."""
+SIGN = rf"[+{re.escape(MINUS)}]?"
+ORDINALS = ("st", "nd", "rd", "th")
+BEFORE = rf"(?P<sign>{SIGN})\s*(?P<before>(?:[{MONEY}]|{CODES})?)\s*(?P<inner>{SIGN})"
+BODY = rf"(?P<body>\d(?:[\d.,{GAPS}]*\d)?\.?|[.,]\d+)(?P<power>(?:[eE][+-]?\d+)?)"
+AFTER = r"[\s\u00a0]*(?P<after>(?:[^\W\d_]|[%\u2030\u00b0*\u2020\u2021\u00a7#+\u00b2\u00b3"
+AFTER += rf"{MONEY}])(?:[^\W\d_]|[%\u00b0./\u00b7\u00b2\u00b3*])"
+AFTER += r"{0,11}[23]?)?"
+PATTERN = re.compile(rf"(?P<open>\()?{BEFORE}{BODY}{AFTER}(?P<close>\))?")
+OF_GAPS = re.compile(rf"\d{{1,3}}(?:[{GAPS}]\d{{3}})+(?:[.,]\d+)?")
+OF_COMMAS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+OF_POINTS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+WITH_COMMA = re.compile(r"\d*,\d+")
+WITH_POINT = re.compile(r"\d*\.\d*|\d+")
+BY_POINTS = ("$", "US$", "USD", "\u00a3", "GBP")
+"""Money whose amounts have a decimal point."""
+
+
+class _Read(NamedTuple):
+    """A text as a number with something beside it."""
+
+    text: str
+    is_negative: bool
+    in_brackets: bool
+    body: str
+    power: str
+    unit: str
+
+    def values(self, are_commas_decimal: bool | None) -> list[str]:
+        """What it may say, as numbers are written in programs."""
+        bodies = _plain(self.body, are_commas_decimal)
+        signs = ["-", ""] if self.in_brackets and not self.is_negative else ["-" if self.is_negative else ""]
+        return [f"{sign}{body}{self.power}" for sign in signs for body in bodies]
+
+
+class NearNumbers(NamedTuple):
+    """The first cell of a column that means a number and does not say one.
+
+    Attributes:
+      place: its place.
+      cell: its text.
+      values: what it may mean.
+      are_few: true where few texts are repeated by many rows, as of categories.
+      have_unit: true where letters stand beside the numbers.
+    """
+
+    place: int
+    cell: str
+    values: tuple[str, ...]
+    are_few: bool
+    have_unit: bool
+
+    @property
+    def advice(self) -> str:
+        """The words that say what to write in its place.
+
+        >>> near_numbers(["0,126", "1,5"]).advice, near_numbers(["1,234", "5,678"]).advice
+        ("0.126 for '0,126'", "1.234 or 1234, whichever is meant, for '1,234'")
+        """
+        which = ", whichever is meant," if len(self.values) > 1 else ""
+        return f"{' or '.join(self.values)}{which} for {self.cell[:40]!r}"
+
+
+def near_numbers(cells: Sequence[str]) -> NearNumbers | None:
+    """The first cell that is no number, of a column that means numbers; None of a column that does not.
+
+    Args:
+      cells: texts without missing ones.
+
+    >>> near_numbers(["12.9%", "7%"]).values, near_numbers(["red", "5"]), near_numbers(["10-20", "20-30"])
+    (('12.9',), None, None)
+    """
+    stripped = [cell.strip() for cell in cells]
+    distinct = dict.fromkeys(stripped)
+    read = {cell: _read(cell) for cell in distinct if not says_number(cell)}
+    near = {cell: one for cell, one in read.items() if one is not None}
+    unit = _commonest(near[cell].unit for cell in stripped if cell in near)
+    near = {cell: one for cell, one in near.items() if one.unit in (unit, "")}
+    if not near:
+        return None
+    means_one = [cell in near or cell not in read for cell in stripped]
+    if sum(means_one) < MOST * len(stripped):
+        return None
+    place = next(place for place, cell in enumerate(stripped) if cell in near)
+    are_few = len(distinct) <= FEW_LEVELS and len(stripped) >= REPEATS * len(distinct)
+    values = near[stripped[place]].values(_are_commas_decimal([*near.values()], [c for c in distinct if c not in read]))
+    return NearNumbers(place, cells[place], tuple(dict.fromkeys(values)), are_few, any(map(str.isalpha, unit)))
+
+
+def _read(text: str) -> _Read | None:
+    match = PATTERN.fullmatch(text)
+    if match is None or bool(match["open"]) != bool(match["close"]):
+        return None
+    body, after = match["body"], match["after"] or ""
+    forms = (OF_GAPS, OF_COMMAS, OF_POINTS, WITH_COMMA, WITH_POINT)
+    if after.lower() in ORDINALS or not any(form.fullmatch(body) for form in forms):
+        return None
+    is_negative = any(sign in MINUS for sign in match["sign"] + match["inner"])
+    unit = after or match["before"]
+    return _Read(text, is_negative, bool(match["open"]), body, match["power"], unit)
+
+
+def _commonest(units: Iterable[str]) -> str:
+    """The unit that most cells with one have; "" where none has."""
+    counts = collections.Counter(filter(None, units))
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+def _are_commas_decimal(near: Sequence[_Read], numbers: Sequence[str]) -> bool | None:
+    """The sign of decimals by all cells; None where they do not show it."""
+    if any(_has_decimal_comma(one) for one in near):
+        return True
+    has_point = any("." in one.body and not OF_POINTS.fullmatch(one.body) for one in near)
+    if has_point or any(one.unit in BY_POINTS for one in near) or any("." in cell for cell in numbers):
+        return False
+    return None
+
+
+def _has_decimal_comma(one: _Read) -> bool:
+    """True where a comma cannot divide thousands."""
+    last = one.body.rpartition(",")[2]
+    if "," not in one.body or "." in last:
+        return False
+    divides = OF_COMMAS.fullmatch(one.body) is not None and not one.body.startswith("0")
+    return not divides
+
+
+def _plain(body: str, are_commas_decimal: bool | None) -> list[str]:
+    """The numbers that digits with signs among them may say."""
+    if OF_GAPS.fullmatch(body):
+        return [re.sub(f"[{GAPS}]", "", body).replace(",", ".")]
+    as_decimal = body.replace(".", "").replace(",", ".")
+    as_thousands = body.replace(",", "")
+    if "," not in body:
+        could_divide = OF_POINTS.fullmatch(body) is not None
+        is_doubtful = could_divide and body.count(".") == 1
+        if could_divide and (body.count(".") > 1 or (are_commas_decimal and is_doubtful)):
+            return [as_decimal]
+        return [body.rstrip(".")]
+    if OF_COMMAS.fullmatch(body) is None or body.startswith("0") or are_commas_decimal:
+        return [as_decimal]
+    is_doubtful = body.count(",") == 1 and "." not in body and are_commas_decimal is None
+    return [as_decimal, as_thousands] if is_doubtful else [as_thousands]

@@ -1,0 +1,78 @@
+"""Labels of the groups of rows: values of any kind name groups, as they do in tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from vijax.checks import require
+from vijax.data.schema.labels import Labels
+from vijax.data.schema.row_names import in_memory
+from vijax.data.schema.typed_columns import typed_table
+
+EXPECTED = "a label for each row: text, numbers, dates or categories"
+WITH_SIZE = (
+    "With `num_groups` a label is the place of its group; leave `num_groups` out for labels of any kind, which name "
+    "the groups that have rows."
+)
+
+
+def group_names(labels: Any) -> tuple[str, ...]:
+    """The names of the groups that `vijax.models.group_rows` makes of labels, in its order: that of numbers or dates
+    where all labels are such, that of the letters else; categories are in the order that their column declares.
+
+    Args:
+      labels: the group of each row, as `group_rows` takes them.
+
+    Raises:
+      ValueError: labels of several columns, or a row without one.
+
+    >>> group_names([1234567, 8, 1234567]), group_names(["b", "a", "b"])
+    (('8', '1234567'), ('a', 'b'))
+    """
+    return _labels_of(labels).levels().names
+
+
+def places_by_name(labels: Any) -> tuple[Int[np.ndarray, " N"], int]:
+    """The group of each row among `group_names`, and the number of groups.
+
+    Raises:
+      ValueError: as of `group_names`.
+    """
+    read = _labels_of(labels)
+    levels = read.levels()
+    return levels.codes_of(read), len(levels.names)
+
+
+def places_in(labels: Any, num_groups: int) -> Int[np.ndarray, " N"]:
+    """Labels that are the places of groups, some of which may have no rows.
+
+    Raises:
+      ValueError: labels that are not integers in [0, J).
+    """
+    places = np.asarray(labels)
+    require(np.issubdtype(places.dtype, np.integer), "labels", "integers", _said(places), WITH_SIZE)
+    wrong = np.flatnonzero((places < 0) | (places >= num_groups))
+    got = f"{places[wrong[0]]} in row {wrong[0]}, counted from 0" if len(wrong) else ""
+    require(not len(wrong), "labels", f"integers in [0, {num_groups})", got, WITH_SIZE)
+    return places.astype(int)
+
+
+def _said(places: np.ndarray) -> str:
+    return f"{places.ravel()[0]!r} in row 0, counted from 0" if places.size else "none"
+
+
+def _labels_of(labels: Any) -> Labels:
+    """The labels of all rows, none of which is missing."""
+    try:
+        column = typed_table({"labels": labels}).columns["labels"]
+    except ValueError as error:
+        _, _, said = str(error).partition("got ")
+        raise ValueError(f"labels: expected {EXPECTED}, got {said or type(labels).__name__}") from error
+    read = column.labels()
+    missing = np.flatnonzero(read.missing).tolist()
+    got = f"none in {in_memory(len(read.codes)).listed(missing)}" if missing else ""
+    require(not missing, "labels", EXPECTED, got, "Leave those rows out, or give them a label.")
+    return read
