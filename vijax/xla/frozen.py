@@ -71,7 +71,8 @@ def frozen(x: Any) -> tuple[Any, Hashable]:
     """
     copy, key = _Reader().read(x)
     with _LOCK:  # equal functions are one, so that programs compiled for one serve the other
-        return _COPIES.setdefault(key, copy), key
+        # JAX keeps an array of NumPy that it has traced in float32 as one of float32: float64 gets copies of its own.
+        return _COPIES.setdefault((jax.config.jax_enable_x64, key), copy), key  # type: ignore[attr-defined]
 
 
 _COPIES: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
