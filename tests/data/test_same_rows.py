@@ -49,6 +49,20 @@ CALLS = {
 }
 
 
+@pytest.fixture(scope="module")
+def fit():
+    return vi.fit(vi.cavi(vi.models.ard_regression(2)), (X, SERIES.to_numpy()), num_steps=1, key=KEY)
+
+
+def test_later_data_too(fit):
+    table, said = pandas.DataFrame(X), r"expected the index of .*\[0\], in its order, got"
+    with pytest.raises(ValueError, match=rf"^like\[1\]: {said}"):
+        fit.predictive(KEY, 2, (table, TURNED))
+    batches = vi.data.stream([(table, TURNED)], N, shuffled=True)
+    with pytest.raises(vi.data.DataError, match=rf"^batch of step 0: batch\[1\]: {said}"):
+        vi.fit(vi.svi(vi.models.ard_regression(2)), batches, num_steps=1, key=KEY)
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_series_of_two_orders_are_refused(call):
     """By place the values of one went to the rows of others."""

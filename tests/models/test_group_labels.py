@@ -72,6 +72,9 @@ def test_groups_without_rows_are_asked_for():
     with pytest.raises(ValueError, match=r"labels: expected integers, got .*'cy'.* in row 0.*leave `num_groups` out"):
         vi.models.group_rows(X, Y, by_place(["ann", "bob", "cy"]), num_groups=3)
 
+    with pytest.raises(ValueError, match=r"num_groups: expected at most 2,147,483,647, got 9,007,.* Leave it out"):
+        vi.models.group_rows(X, Y, PLACES, num_groups=2**53)
+
 
 @pytest.mark.parametrize("missing", [None, np.nan, ""])
 def test_a_row_without_a_label_is_named(missing):

@@ -20,8 +20,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.known_words import are_same, over_words, require_described_by
 from vijax.data.minibatch import Share, Shared
 from vijax.data.reading.checks import fail
-from vijax.data.schema.named_columns import Names, names_of
-from vijax.data.schema.same_rows import require_one_index
+from vijax.data.schema.named_columns import Names, check_rows, names_of
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
 from vijax.data.streams.foreign import adopted
@@ -270,7 +269,7 @@ def as_loader(
         return row_loader(data, model, size or data.num_groups, seed, num_parts is not None)
     if model.form.one_group:
         data = one_group(data)
-    _check_index(given)
+    check_rows(given)
     check_given(data, model.form)
     check_numbers(data)
     (model.form.check or check_finite)(data)
@@ -333,14 +332,6 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
             f"Parts of {size} are {-(-total // size)}."
         )
     return size
-
-
-def _check_index(data: Any) -> None:
-    """Raises ValueError where tables of pandas in the data have rows of other labels, or in another order."""
-    if isinstance(data, list):
-        return
-    leaves = jax.tree_util.tree_leaves_with_path(data)
-    require_one_index({f"data{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves})
 
 
 def check_given(data: PyTree, form: DataForm) -> None:

@@ -9,6 +9,7 @@ import jax
 from jaxtyping import PyTree
 
 from vijax.data.schema.by_name import in_order, matrix_names, names_in
+from vijax.data.schema.same_rows import require_one_index
 
 Names = tuple[tuple[str, ...] | None, ...]
 """The names of the columns of each leaf of the data; None where it has none."""
@@ -56,8 +57,10 @@ def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> Py
     column that the fit does not have is left out, with a warning.
 
     Raises:
-      ValueError: a table that lacks a column of the fit, or has two of one name.
+      ValueError: a table that lacks a column of the fit, or has two of one name; rows of several tables or series of
+        pandas in several orders.
     """
+    check_rows(data, argument)
     if known is None or isinstance(data, list):
         return data
     leaves, structure = jax.tree.flatten(data)
@@ -65,6 +68,14 @@ def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> Py
         known = _of_tables_alone(known, len(leaves))
     placed = [_placed(names, leaf, argument) for names, leaf in zip(known, leaves, strict=True)]
     return jax.tree.unflatten(structure, placed)
+
+
+def check_rows(data: PyTree, argument: str = "data") -> None:
+    """Raises ValueError where tables or series of pandas in the data have rows of other labels, or in another order."""
+    if isinstance(data, list):
+        return
+    leaves = jax.tree_util.tree_leaves_with_path(data)
+    require_one_index({f"{argument}{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves})
 
 
 def _of_tables_alone(known: Names, number: int) -> Names:

@@ -10,6 +10,7 @@ from jaxtyping import PyTree
 
 from vijax.data.reading.checks import DataError, listed
 from vijax.data.schema.by_name import in_order, matrix_names, names_in
+from vijax.data.schema.named_columns import check_rows
 
 REMEDY = "Have the source give tables with the columns of its first batch, in any order; others are left out."
 
@@ -31,13 +32,17 @@ class NamedBatches:
         """A batch with the columns of the first, in their order. Says once which others are left out.
 
         Raises:
-          DataError: a table that lacks a column, or has two of one name.
+          DataError: a table that lacks a column, or has two of one name; rows of several tables in several orders.
 
         >>> import pandas
         >>> batches, first = NamedBatches(), pandas.DataFrame({"a": [1.0], "b": [2.0]})
         >>> [batches.placed(table, step).to_numpy().tolist() for step, table in enumerate([first, first[["b", "a"]]])]
         [[[1.0, 2.0]], [[1.0, 2.0]]]
         """
+        try:
+            check_rows(data, "batch")
+        except ValueError as error:
+            raise DataError(f"batch of step {step}: {error}") from error
         is_first = self.leaf_columns is None
         if is_first and isinstance(data, dict):
             self._keys = names_in(data)

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from vijax.checks import require
+from vijax.checks import require, require_integers
 from vijax.data.schema.labels import Labels
 from vijax.data.schema.row_names import in_memory
 from vijax.data.schema.typed_columns import typed_table
 
 EXPECTED = "a label for each row: text, numbers, dates or categories"
+MOST_GROUPS = 2**31 - 1
+"""Groups at most, rows or none."""
+WITHOUT_SIZE = "Leave it out: groups are then those that have rows, whatever their labels."
 WITH_SIZE = (
     "With `num_groups` a label is the place of its group; leave `num_groups` out for labels of any kind, which name "
     "the groups that have rows."
@@ -52,6 +55,8 @@ def places_in(labels: Any, num_groups: int) -> Int[np.ndarray, " N"]:
     Raises:
       ValueError: labels that are not integers in [0, J).
     """
+    require_integers(num_groups=num_groups)
+    require(num_groups <= MOST_GROUPS, "num_groups", f"at most {MOST_GROUPS:,}", f"{num_groups:,}", WITHOUT_SIZE)
     places = np.asarray(labels)
     require(np.issubdtype(places.dtype, np.integer), "labels", "integers", _said(places), WITH_SIZE)
     wrong = np.flatnonzero((places < 0) | (places >= num_groups))
