@@ -90,12 +90,12 @@ def test_a_fit_in_float64_goes_on_in_it(monkeypatch):
 
 
 def test_putts_are_right():
+    """Data of NumPy that the density reads from around it have to be traced anew: JAX keeps them as float32."""
     data = putting()
     cdf = jax.scipy.stats.norm.cdf
-    constants = tuple(map(jnp.asarray, data))
     model = vi.density(
         {"s": vi.free(support="positive"), "t": vi.free(support="positive")},
-        lambda v: log_lik_of_putts(v["s"], v["t"], *constants, cdf, jnp) - 0.5 * (v["s"] ** 2 + v["t"] ** 2),
+        lambda v: log_lik_of_putts(v["s"], v["t"], *data, cdf, jnp) - 0.5 * (v["s"] ** 2 + v["t"] ** 2),
     )
     fit = vi.auto(model, key=KEY)
     assert fit.report.single > 0.05
@@ -117,5 +117,5 @@ def test_what_jax_cannot_trace_again_is_no_error(constants):
     y = constants(np.random.default_rng(0).normal(size=9))
     model = vi.density({"x": vi.free()}, lambda v: -0.5 * jnp.sum((y - v["x"]) ** 2))
     fit = vi.auto(model, key=KEY)
-    assert fit.report.single == 0 or np.isnan(fit.report.single)
+    assert fit.report.single == 0
     np.testing.assert_allclose(fit.posterior["free"].mean(), 0.0, atol=0.05)

@@ -82,12 +82,15 @@ def auto(
     draws; there are more draws when their noise is all that is left. Coordinates along which the posterior is skewed
     are then bent, and the normal is fitted again. Where the posterior is not normal even so, a mixture of up
     to eight normals is fitted too, each within a trust region of its own, and kept where its bound is higher beyond
-    doubt. Beyond 300 variables independent normals are fitted, with up to 32 directions of dependence beside them where
-    the bound is higher so. Variables whose law depends on others (`vijax.free(..., loc=, scale=)`, hierarchies of
-    NumPyro) are fitted in coordinates that are learnt first, from what the data say of each. Where float32 rounds the
-    density so much that means or sds move, it is fitted in float64, and the verdict says so. A model in conjugate form
-    is fitted by coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else by
-    incremental or stochastic steps; an energy with free variables by stochastic steps until the bound rises no more.
+    doubt. Beyond 300 variables, up to 3,000, the normal of full covariance is fitted from second derivatives, which
+    take few products where the density is sparse (groups, chains, maps); where it has kinks, and beyond,
+    independent normals are fitted, with up to 32 directions of dependence beside them where the bound is higher so.
+    Variables whose law depends on others (`vijax.free(..., loc=, scale=)`, hierarchies of NumPyro) are fitted in
+    coordinates that are learnt first, from what the data say of each. Where float32 rounds the density so much that
+    means or sds move, it is fitted in float64, and the verdict says so. A model in conjugate form is fitted by
+    coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else by
+    incremental or stochastic steps; an energy with free variables by stochastic steps until the bound rises no
+    more.
     Of a normal `vijax.glmm` of many groups the likelihood is computed at a few places about its mode and interpolated;
     the verdict says how far off that is, and the density itself is fitted where it is not close.
 

@@ -24,6 +24,7 @@ from vijax.models.energies.density import LogDensity
 from vijax.models.energies.free_part import GivenOthers
 from vijax.models.energies.reference import Reference
 from vijax.tree import on_device
+from vijax.xla.by_value import made_again
 from vijax.xla.compiler import kept, step_jit, training_jit
 from vijax.xla.precision import enable_x64
 
@@ -80,7 +81,8 @@ class Target:
         """Takes data as `vijax.fit` does, all in one batch without padding. Raises ValueError: the model does not read
         such data."""
         with _precision(is_double):
-            return cls(model.log_density, all_groups(data, model), is_double=is_double)
+            own = made_again(model) if is_double else model
+            return cls(own.log_density, all_groups(data, own), is_double=is_double)
 
     @classmethod
     def near(cls, nearby: Nearby, is_double: bool = False) -> Target:

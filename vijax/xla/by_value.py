@@ -142,6 +142,12 @@ def remade_by(result: T, make: Callable, *args: Any) -> T:
     return _with_recipe(result, make, args, {})
 
 
+def made_again(x: T) -> T:
+    """The object made once more by the call that made it, in the precision of now; itself where no call is known."""
+    recipe = getattr(x, "_recipe", None)
+    return x if recipe is None else _made(*recipe)
+
+
 class Remade:
     """An object that pickles as the call that made it, where a function of `by_value` made it."""
 

@@ -71,7 +71,8 @@ def frozen(x: Any) -> tuple[Any, Hashable]:
     """
     copy, key = _Reader().read(x)
     with _LOCK:  # equal functions are one, so that programs compiled for one serve the other
-        return _COPIES.setdefault(key, copy), key
+        # JAX keeps an array of NumPy that it has traced in float32 as one of float32: float64 gets copies of its own.
+        return _COPIES.setdefault((jax.config.jax_enable_x64, key), copy), key  # type: ignore[attr-defined]
 
 
 _COPIES: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
@@ -135,7 +136,8 @@ class _Reader:
             parts, key = self._several([x.func, *x.args, *x.keywords.values()])
             count = 1 + len(x.args)
             keywords = dict(zip(x.keywords, parts[count:], strict=True))
-            return functools.partial(*parts[:count], **keywords), ("partial", count, tuple(x.keywords), key)
+            copy = functools.partial(parts[0], *parts[1:count], **keywords)
+            return copy, ("partial", count, tuple(x.keywords), key)
         if isinstance(x, np.ndarray):
             return self._array(x)
         if isinstance(x, jax.Array):
@@ -176,7 +178,7 @@ class _Reader:
         items = list(x)
         copies, key = self._several(items)
         if isinstance(x, set | frozenset):
-            return x, (type(x), frozenset(key))  # type: ignore[arg-type]
+            return x, (type(x), frozenset(key))  # type: ignore[call-overload]
         is_copied = any(a is not b for a, b in zip(copies, items, strict=True))
         return type(x)(copies) if is_copied else x, (type(x), key)
 

@@ -184,7 +184,7 @@ def latest_checkpoint(
 
 
 def noted_settings(folder: Path, config: Config) -> dict[str, Any]:
-    """What a checkpoint keeps of its run: its settings, and of which data it is."""
+    """The part of a run that a checkpoint keeps: its settings, and the checksums of its data."""
     return {**flatten(config), OF_DATA: _checksums_of_data(folder)}
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg, sparse
 
+from vijax.automatic.curvature.kinks import has_kinks
 from vijax.automatic.curvature.pattern import Pattern, pattern_of
 from vijax.automatic.gaussian import Gaussian, noise_of, root_of_inverse
 from vijax.automatic.trust_region import Run
@@ -52,12 +53,7 @@ SDS = 0.02
 FEWEST_AVERAGED = 3
 """Steps that are averaged, at least."""
 SHARE = 0.5
-"""The share of the gradients that may be spent: where the density turns out to have kinks another method needs some."""
-BENT, CHANCE = 0.2, 1e-3
-"""Curvatures by slopes and by Hessians differ by more than this share, and chance makes such a difference of one
-variable or another so seldom, where the density has kinks: there Hessians leave out what the kinks add."""
-FEWEST_SEEN = 5
-"""Steps from which on kinks are looked for."""
+"""The share of the gradients that may be spent: where this fails another method needs some."""
 
 
 class Evaluated(NamedTuple):
@@ -68,7 +64,6 @@ class Evaluated(NamedTuple):
     slope: Float[np.ndarray, " D"]  # mean gradient of the log density
     curvature: sparse.csr_array  # mean of minus the Hessians, (D, D)
     error: Float[np.ndarray, " D"]  # standard error of the whitened slope
-    kinks: Float[np.ndarray, " D"]  # curvatures by slopes less those by Hessians, whitened
 
 
 class Moved(NamedTuple):
@@ -82,11 +77,14 @@ class Moved(NamedTuple):
 
 def fit(run: Run, begin: Gaussian, seed: int) -> Gaussian | None:
     """Returns the normal of full covariance that is nearest to the density, from independent normals on. None where
-    there are too many variables, or too few gradients for it, or the density has kinks."""
+    there are too many variables, or too few gradients for it, or the density has kinks, of which Hessians know
+    nothing."""
     target = run.target
     left = run.max_gradients - target.num_gradients
     run = run._replace(max_gradients=target.num_gradients + int(SHARE * left))
     if target.dim > MOST_DIM or not run.affords(2 * _fewest_gradients(target.dim)):
+        return None
+    if has_kinks(target, begin, [seed, 33]):
         return None
     pattern = pattern_of(target, begin, [seed, 30])
     num_hessians = _num_hessians(run, pattern)
@@ -98,7 +96,8 @@ def fit(run: Run, begin: Gaussian, seed: int) -> Gaussian | None:
     reached = _climbed(run, look, start, np.diag(1 / begin.sds**2), cost, seed)
     if reached is None:
         return None
-    return _averaged(run, look, reached, cost, seed)
+    q = _averaged(run, look, reached, cost, seed)
+    return None if has_kinks(target, q, [seed, 34]) else q
 
 
 def _fewest_gradients(dim: int) -> int:
@@ -132,9 +131,7 @@ def evaluate(
     whitened = slopes @ q.scale
     even = 0.5 * (whitened[:pairs] + whitened[pairs:])
     error = even.std(0, ddof=1) / np.sqrt(pairs)
-    left = whitened + (curvature @ (x - q.mean).T).T @ q.scale
-    kinks = -(left * noise).mean(0)
-    return Evaluated(q, values, slopes.mean(0), curvature, error, kinks)
+    return Evaluated(q, values, slopes.mean(0), curvature, error)
 
 
 def step(seen: Evaluated, precision: Float[np.ndarray, "D D"], size: float) -> Moved:
@@ -209,10 +206,9 @@ def _climbed(
     return reached
 
 
-def _averaged(run: Run, look: functools.partial, reached: Moved, cost: int, seed: int) -> Gaussian | None:
+def _averaged(run: Run, look: functools.partial, reached: Moved, cost: int, seed: int) -> Gaussian:
     """Takes steps of size 1 / t, each on fresh draws, until the noise of all draws moves no mean by much."""
     q, precision = reached.q, reached.precision
-    kinks: list[np.ndarray] = []
     elbo, ended, error = q.elbo, Ended.SPENT, np.inf
     for turn in range(1, 100 * STEPS):
         if run.stopped():
@@ -226,25 +222,10 @@ def _averaged(run: Run, look: functools.partial, reached: Moved, cost: int, seed
             continue
         now = bound(seen.values, q, q.at(noise), seen.curvature)
         elbo = now if turn == 1 else elbo + (now - elbo) / turn
-        kinks.append(seen.kinks)
-        if turn % FEWEST_SEEN == 0 and _has_kinks(kinks):
-            return None
         moved = step(seen, precision, 1 / (turn + 1))
         error = float(seen.error.max() / np.sqrt(turn))
         q, precision = moved.q, moved.precision
         if error < SDS and turn >= FEWEST_AVERAGED:
             ended = Ended.CONVERGED
             break
-    return None if _has_kinks(kinks) else q._replace(elbo=elbo, ended=ended, error=error)
-
-
-def _has_kinks(kinks: list[Float[np.ndarray, " D"]]) -> bool:
-    """Says whether slopes bend more than Hessians say along some variable, beyond what differs from step to step."""
-    from scipy import stats  # here, because it takes long to import
-
-    count = len(kinks)
-    if count < 2:
-        return False
-    mean, error = np.mean(kinks, 0), np.std(kinks, 0, ddof=1) / np.sqrt(count)
-    most = stats.t.isf(CHANCE / (2 * len(mean)), count - 1)
-    return bool(((np.abs(mean) > BENT) & (np.abs(mean) > most * error)).any())
+    return q._replace(elbo=elbo, ended=ended, error=error)
