@@ -10,6 +10,7 @@ import pytest
 import vijax as vi
 from vijax.data.loader import as_loader
 from vijax.data.schema.by_name import columns_by_name, in_order, matrix_names, names_in
+from vijax.data.schema.named_columns import in_order_of, names_of
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -154,30 +155,35 @@ def test_a_stream_of_arrays_has_no_names():
 
 @pytest.mark.parametrize("names", [[0, 1], [2001, 2000], [1, 0], [("a", 1), ("a", 2)]])
 def test_columns_of_any_names_are_read_by_name(names):
-    """Of columns 0 and 1, turned round, the score was another one, without a word."""
     table = pandas.DataFrame(ROWS)
     table.columns = pandas.Index(names, tupleize_cols=False)
-    fit = vi.fit(vi.cavi(MODEL), table, num_steps=4, key=KEY)
-    assert fit.columns == (tuple(map(str, names)),)
-    expected = np.asarray(fit.score(ROWS, key=KEY).mean)
+    known = names_of(table)
+    assert known == (tuple(map(str, names)),)
     for other in (table, table[names[::-1]], ROWS):
+        np.testing.assert_array_equal(in_order_of(known, other), ROWS)
+    with pytest.raises(ValueError, match=r"^data: expected the columns of the fit, .*, got none named"):
+        in_order_of(known, table.set_axis(["b", "c"], axis=1))
+
+
+def test_a_fit_reads_numbered_columns_by_name():
+    """Of columns 0 and 1, turned round, the score was another one, without a word."""
+    table = pandas.DataFrame(ROWS)
+    fit = vi.fit(vi.cavi(MODEL), table, num_steps=4, key=KEY)
+    expected = fit.score(ROWS, key=KEY).mean
+    for other in (table, table[[1, 0]]):
         np.testing.assert_array_equal(fit.score(other, key=KEY).mean, expected)
-    renamed = table.set_axis(["b", "c"], axis=1)
-    with pytest.raises(ValueError, match=r"^(data|documents): expected the columns of the fit, .*, got none named"):
-        fit.score(renamed, key=KEY)
 
 
 def test_a_table_that_only_numbers_its_columns_is_an_array():
-    fit = vi.fit(vi.cavi(MODEL), named("pandas", ROWS), num_steps=4, key=KEY)
-    expected, got = (fit.locals(rows, key=KEY)["z"].probs for rows in (ROWS, pandas.DataFrame(ROWS)))
-    np.testing.assert_array_equal(got, expected)
+    assert in_order_of((("a", "b"),), pandas.DataFrame(ROWS)).equals(pandas.DataFrame(ROWS))
 
 
 def test_an_estimator_compares_columns_whose_names_are_numbers():
-    estimators = pytest.importorskip("vijax.sklearn")
-    table = pandas.DataFrame(ROWS)
-    found = estimators.GaussianMixture(2, max_iter=20, random_state=0).fit(table)
+    inputs = pytest.importorskip("vijax.sklearn.parts.inputs")
+    estimator, table = pytest.importorskip("sklearn.base").BaseEstimator(), pandas.DataFrame(ROWS)
+    inputs.validated(estimator, table)
     said = r"X: expected the columns of fit, in their order: 0, 1, got 1, 0. Pass X\[\[0, 1\]\], or X.to_numpy\(\)"
     with pytest.raises(ValueError, match=said):
-        found.predict_proba(table[[1, 0]])
-    np.testing.assert_array_equal(found.predict_proba(table), found.predict_proba(ROWS))
+        inputs.validated(estimator, table[[1, 0]], reset=False)
+    for same in (table, ROWS):
+        np.testing.assert_array_equal(inputs.validated(estimator, same, reset=False), ROWS)

@@ -6,6 +6,7 @@ import pytest
 
 import vijax as vi
 from vijax.data.corpora.count_tables import are_counts
+from vijax.data.known_words import over_words
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -35,14 +36,21 @@ def fit():
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_fit_reads_them_by_their_words(fit, kind):
+def test_they_are_read_by_their_words(kind):
+    for words in (WORDS, WORDS[::-1]):
+        np.testing.assert_array_equal(over_words(table(kind, words), WORDS).to_scipy().toarray(), COUNTS)
+    with pytest.warns(UserWarning, match=r"documents: .* counts are of words that the fit does not know"):
+        found = over_words(MAKERS[kind]({"plum": COUNTS[:, 0], "cat": COUNTS[:, 4]}), WORDS)
+    np.testing.assert_array_equal(found.to_scipy().toarray()[:, 4], COUNTS[:, 4])
+
+
+def test_a_fit_reads_them(fit):
     """A table of the words of a fit was a bare KeyError, or a column 'text' of numbers."""
     expected = fit.transform(vi.data.Corpus.from_counts(COUNTS, WORDS), key=KEY)
     for words in (WORDS, WORDS[::-1]):
-        np.testing.assert_array_equal(fit.transform(table(kind, words), key=KEY), expected)
-    with pytest.warns(UserWarning, match=r"documents: .* counts are of words that the fit does not know"):
-        found = fit.transform(MAKERS[kind]({"plum": COUNTS[:, 0], "cat": COUNTS[:, 4]}), key=KEY)
-    assert found.shape == (20, 2)
+        np.testing.assert_array_equal(fit.transform(table("pandas", words), key=KEY), expected)
+    texts = pandas.DataFrame({"text": ["apple pear", "dog cat"], "year": [1, 2]})
+    assert fit.transform(texts, key=KEY).shape == (2, 2)
 
 
 def test_a_corpus_has_the_names_of_the_columns():
@@ -55,15 +63,14 @@ def test_a_corpus_has_the_names_of_the_columns():
     assert vi.data.read(pandas.DataFrame(COUNTS), vocabulary=WORDS).vocabulary == WORDS
 
 
-def test_other_tables_are_read_as_before(fit):
+def test_other_tables_are_read_as_before():
     texts = pandas.DataFrame({"text": ["apple pear", "dog cat"], "year": [1, 2]})
     assert not are_counts(texts)
-    assert fit.transform(texts, key=KEY).shape == (2, 2)
     assert not are_counts(pandas.DataFrame({"user": [1, 2], "item": [3, 4], "count": [1, 1]}))
     with pytest.raises(ValueError, match="the negative count -1"):
         vi.data.read(pandas.DataFrame({"apple": [1, -1], "pear": [0, 1]}))
     with pytest.raises(ValueError, match=r"a column 'text'.*a column of numbers for each word"):
-        fit.transform(pandas.DataFrame({"name": ["a", "b"], "apple": [1, 0], "pear": [0, 1]}), key=KEY)
+        over_words(pandas.DataFrame({"name": ["a", "b"], "apple": [1, 0], "pear": [0, 1]}), WORDS)
 
 
 def test_users_by_items_too():

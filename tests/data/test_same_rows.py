@@ -6,7 +6,9 @@ import pytest
 
 import vijax as vi
 from vijax.data import synthetic
+from vijax.data.schema.named_columns import in_order_of
 from vijax.data.schema.same_rows import require_one_index
+from vijax.data.streams.named_batches import NamedBatches
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -49,18 +51,12 @@ CALLS = {
 }
 
 
-@pytest.fixture(scope="module")
-def fit():
-    return vi.fit(vi.cavi(vi.models.ard_regression(2)), (X, SERIES.to_numpy()), num_steps=1, key=KEY)
-
-
-def test_later_data_too(fit):
+def test_later_data_too():
     table, said = pandas.DataFrame(X), r"expected the index of .*\[0\], in its order, got"
     with pytest.raises(ValueError, match=rf"^like\[1\]: {said}"):
-        fit.predictive(KEY, 2, (table, TURNED))
-    batches = vi.data.stream([(table, TURNED)], N, shuffled=True)
-    with pytest.raises(vi.data.DataError, match=rf"^batch of step 0: batch\[1\]: {said}"):
-        vi.fit(vi.svi(vi.models.ard_regression(2)), batches, num_steps=1, key=KEY)
+        in_order_of(None, (table, TURNED), "like")
+    with pytest.raises(vi.data.DataError, match=rf"^batch of step 3: batch\[1\]: {said}"):
+        NamedBatches().placed((table, TURNED), 3)
 
 
 @pytest.mark.parametrize("call", CALLS)
