@@ -107,15 +107,16 @@ def whole_end_of(folder: Path, say: Say) -> dict[str, Any] | None:
 def read_posterior(folder: Path) -> dict[str, np.ndarray]:
     """The arrays of posterior.npz."""
     path = folder / "posterior.npz"
-    _check_same_posterior(folder)
     try:
         with path.open("rb") as file:
             check_declared_sizes(file)
             with np.load(file, allow_pickle=False) as arrays:
-                return {name: arrays[name] for name in arrays.files}
+                found = {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, EOFError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         why = type(error).__name__  # NumPy's own words tell the reader to trust the file
         raise DamagedError(f"{path}: missing or damaged ({why})", _again(folder)) from error
+    _check_same_posterior(folder)
+    return found
 
 
 def _check_same_posterior(folder: Path) -> None:
@@ -127,7 +128,9 @@ def _check_same_posterior(folder: Path) -> None:
     noted = read_json(folder / "result.json", _again(folder)).get(RUN)
     own = checksum(path)
     if isinstance(noted, dict) and noted.get(OF_POSTERIOR, own) != own:
-        raise DamagedError(f"{path}: damaged, or the file of another run than result.json", _again(folder))
+        raise DamagedError(
+            f"{path}: the file of another run, or changed: result.json is of another one", _again(folder)
+        )
 
 
 def _again(folder: Path) -> str:
