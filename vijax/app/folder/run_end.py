@@ -128,9 +128,7 @@ def _check_same_posterior(folder: Path) -> None:
     noted = read_json(folder / "result.json", _again(folder)).get(RUN)
     own = checksum(path)
     if isinstance(noted, dict) and noted.get(OF_POSTERIOR, own) != own:
-        raise DamagedError(
-            f"{path}: the file of another run, or changed: result.json is of another one", _again(folder)
-        )
+        raise DamagedError(f"{path}: changed, or the file of another run than result.json", _again(folder))
 
 
 def _again(folder: Path) -> str:
