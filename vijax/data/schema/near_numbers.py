@@ -49,7 +49,7 @@ class _Read(NamedTuple):
     unit: str
 
     def values(self, are_commas_decimal: bool | None) -> list[str]:
-        """What it may say, as numbers are written in programs."""
+        """The numbers that it may stand for, as programs write them."""
         bodies = _plain(self.body, are_commas_decimal)
         signs = ["-", ""] if self.in_brackets and not self.is_negative else ["-" if self.is_negative else ""]
         return [f"{sign}{body}{self.power}" for sign in signs for body in bodies]
