@@ -30,7 +30,7 @@ from vijax.topics import decision
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """What a run does: settings and data, and what follows from both. Each thing is made once, when it is first asked
+    """The plan of a run: settings and data, and what follows from both. Each thing is made once, when it is first asked
     for, within `config.in_precision()`.
 
     Attributes:
