@@ -1,7 +1,9 @@
 """A function of a user is a value: models are those of what it reads now, and equal ones are one."""
 
+import dataclasses
 import functools
 import types
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +38,29 @@ class Scaled:
 
 
 OBJECT = Scaled()
+
+
+class Slotted:
+    __slots__ = ("c",)
+
+    def __init__(self):
+        self.c = 1.0
+
+    def __call__(self, v=0.0):
+        return self.c
+
+
+class Pair(NamedTuple):
+    x: np.ndarray
+    y: float
+
+
+@dataclasses.dataclass
+class Held:
+    x: list
+
+
+SLOTTED, PAIR, HELD = Slotted(), Pair(np.zeros(2), 1.0), Held([np.zeros(2)])
 
 
 def helper():
@@ -107,6 +132,10 @@ CHANGES = {
     "the object of a method": (OBJECT.times, lambda patch: patch.setattr(OBJECT, "c", 2.0)),
     "an array of the object of a method": (OBJECT.times, lambda patch: patch.setitem(OBJECT.x, 0, 5.0)),
     "what a method reads": (OBJECT.times, lambda patch: given(patch, "NUMBER", 2.0)),
+    "a slot of an object that is called": (SLOTTED, lambda patch: patch.setattr(SLOTTED, "c", 2.0)),
+    "a slot": (lambda: SLOTTED.c, lambda patch: patch.setattr(SLOTTED, "c", 2.0)),
+    "an array of a named tuple": (lambda: PAIR.x, lambda patch: patch.setitem(PAIR.x, 0, 5.0)),
+    "an array of a list of a dataclass": (lambda: HELD, lambda patch: patch.setitem(HELD.x[0], 0, 5.0)),
     "an argument of a partial function": (
         functools.partial(max, LIST[1]),
         lambda patch: patch.setitem(LIST[1], 0, 5.0),
@@ -171,6 +200,26 @@ def test_what_cannot_be_compared_makes_a_function_like_no_other():
     with pytest.raises(UnknownError):
         frozen(function)
     assert as_it_reads(function) is not as_it_reads(function)
+
+
+def test_a_density_may_be_an_object_that_is_called(patch):
+    make = lambda: vi.density({"w": vi.free()}, SQUARE)
+    first = make()
+    assert make() is first
+    patch.setattr(SQUARE, "c", 3.0)
+    assert make() is not first
+    assert float(make().log_density.log_prior({"w": jnp.zeros(())})) == -9.0
+
+
+class Square:
+    def __init__(self):
+        self.c = 0.0
+
+    def __call__(self, v):
+        return -((v["w"] - self.c) ** 2)
+
+
+SQUARE = Square()
 
 
 def test_functions_of_packages_are_themselves():

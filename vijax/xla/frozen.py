@@ -33,7 +33,14 @@ TABLES = ("pandas", "polars", "pyarrow")
 """Libraries whose tables are compared by what they hold."""
 PLAIN = int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, slice, np.generic
 """Types of values that are compared by value and type."""
-FIXED = types.BuiltinFunctionType, types.GetSetDescriptorType, types.WrapperDescriptorType, np.ufunc, np.dtype
+FIXED = (
+    types.BuiltinFunctionType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.WrapperDescriptorType,
+    np.ufunc,
+    np.dtype,
+)
 """Types of objects that do not change."""
 
 
@@ -70,6 +77,10 @@ def frozen(x: Any) -> tuple[Any, Hashable]:
     1.0 0.0 False
     """
     copy, key = _Reader().read(x)
+    try:
+        weakref.ref(copy)
+    except TypeError:  # an object with slots alone
+        return copy, key
     with _LOCK:  # equal functions are one, so that programs compiled for one serve the other
         # JAX keeps an array of NumPy that it has traced in float32 as one of float32: float64 gets copies of its own.
         return _COPIES.setdefault((jax.config.jax_enable_x64, key), copy), key  # type: ignore[attr-defined]
@@ -101,8 +112,10 @@ def as_it_reads(function: Any) -> Any:
 
 
 def is_function(x: Any) -> bool:
-    """True of functions, methods and partial functions."""
-    return isinstance(x, types.FunctionType | types.MethodType | functools.partial)
+    """True of functions, methods, partial functions, and objects of a user's class that can be called."""
+    if isinstance(x, types.FunctionType | types.MethodType | functools.partial):
+        return True
+    return callable(x) and not isinstance(x, type) and _is_users(type(x).__module__)
 
 
 class _Reader:
@@ -146,12 +159,20 @@ class _Reader:
             return x, Same(x)
         if type(x) in (list, tuple, set, frozenset, dict):
             return self._container(x)
+        if isinstance(x, tuple) and hasattr(x, "_fields"):
+            copies, key = self._several(list(x))
+            is_copied = any(a is not b for a, b in zip(copies, x, strict=True))
+            return type(x)(*copies) if is_copied else x, (type(x), key)
         if isinstance(x, types.ModuleType):
             return x, Same(x)  # what a function reads of one is read beside it
         if isinstance(x, type):
             return self._class(x)
         if isinstance(x, FIXED):
             return x, Same(x)
+        if isinstance(x, staticmethod | classmethod):
+            return x, (type(x), self.read(x.__func__)[1])
+        if isinstance(x, property):
+            return x, (property, self._several([x.fget, x.fset, x.fdel])[1])
         if (type(x).__module__ or "").partition(".")[0] in TABLES:
             return x, (type(x), hashlib.blake2b(pickle.dumps(x, 5)).digest())
         return self._object(x)
@@ -186,7 +207,8 @@ class _Reader:
         """A class is itself; of a user's class attributes count, which may be set later."""
         if not _is_users(getattr(x, "__module__", "")):
             return x, Same(x)
-        own = {name: value for name, value in vars(x).items() if not name.startswith("__")}
+        is_read = lambda name, value: not name.startswith("__") or isinstance(value, types.FunctionType)
+        own = {name: value for name, value in vars(x).items() if is_read(name, value)}
         return x, (Same(x), tuple(own), self._several(list(own.values()))[1])
 
     def _object(self, x: Any) -> tuple[Any, Hashable]:
@@ -198,7 +220,7 @@ class _Reader:
                 return x, (type_key, x)
             except Exception:  # it has no hash, or one that fails: its attributes say what it is
                 pass
-        attributes = getattr(x, "__dict__", None)
+        attributes = _attributes_of(x)
         if not attributes:
             if callable(x):  # a compiled function, say
                 return x, Same(x)
@@ -209,11 +231,12 @@ class _Reader:
         names, values = list(attributes), list(attributes.values())
         copies, key = self._several(values)
         is_copied = any(a is not b for a, b in zip(copies, values, strict=True))
-        plain = _is_users(type(x).__module__) or isinstance(x, types.SimpleNamespace)
-        if not (is_copied and plain):
+        is_plain = _is_users(type(x).__module__) or isinstance(x, types.SimpleNamespace)
+        if not (is_copied and is_plain):
             return x, (type_key, tuple(names), key)
-        copy = object.__new__(type(x)) if not isinstance(x, types.SimpleNamespace) else types.SimpleNamespace()
-        copy.__dict__.update(zip(names, copies, strict=True))
+        copy = types.SimpleNamespace() if isinstance(x, types.SimpleNamespace) else object.__new__(type(x))
+        for name, value in zip(names, copies, strict=True):
+            object.__setattr__(copy, name, value)
         return copy, (type_key, tuple(names), key)
 
     def _function(self, x: types.FunctionType) -> tuple[Any, Hashable]:
@@ -262,6 +285,20 @@ class _Reader:
             except ValueError:
                 return x, Same(x)
         return x, (x.__code__, x.__module__, self._several(contents)[1], self._defaults(x.__defaults__)[1])
+
+
+def _attributes_of(x: Any) -> dict[str, Any] | None:
+    """The attributes of an object by name, those in slots among them; None where it has no place for any."""
+    slots = [name for one in type(x).__mro__ for name in _named(vars(one).get("__slots__", ()))]
+    own = getattr(x, "__dict__", None)
+    if own is None and not slots:
+        return None
+    filled = {name: getattr(x, name) for name in slots if name not in ("__dict__", "__weakref__") and hasattr(x, name)}
+    return {**(own or {}), **filled}
+
+
+def _named(slots: Any) -> tuple[str, ...]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 # --- what is the user's -----------------------------------------------------------------------------------------------
