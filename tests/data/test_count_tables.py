@@ -78,3 +78,13 @@ def test_users_by_items_too():
     found = vi.fit(vi.cavi(vi.models.hpf(2, 6)), vi.data.read(made), num_steps=3, key=KEY)
     expected = vi.models.recommend(found, COUNTS, 2)
     np.testing.assert_array_equal(vi.models.recommend(found, made[list(WORDS[::-1])], 2), expected)
+
+
+@pytest.mark.parametrize("first", [0, 1, 1234567])
+def test_a_column_that_numbers_the_rows_is_no_word(first):
+    pandas = pytest.importorskip("pandas")
+    counts = np.random.default_rng(0).poisson(1.0, (8, 2))
+    table = pandas.DataFrame({"id": np.arange(first, first + 8), "cat": counts[:, 0], "dog": counts[:, 1]})
+    with pytest.raises(ValueError, match="a column of counts for each word, got 'id', which numbers the rows"):
+        vi.data.read(table)
+    assert vi.data.read(table.drop(columns="id")).vocabulary == ("cat", "dog")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.rating_columns import looks_like_ratings
 from vijax.data.reading.checks import fail, listed
@@ -15,6 +17,9 @@ from vijax.data.texts.text_files import DEFAULT_COLUMN
 
 NUMBERS = ("int", "uint", "float", "double", "half", "bool", "sparse[int", "sparse[uint", "sparse[float", "sparse[bool")
 """How the names of types of numbers begin, in pandas, polars and Arrow, in small letters."""
+
+FEWEST_NUMBERED = 5
+"""Rows from which on a column that counts them is no column of counts."""
 
 
 def are_counts(source: Any) -> bool:
@@ -60,7 +65,8 @@ def corpus_of_counts(
       words: those of columns that are only numbered.
 
     Raises:
-      DataError: counts that are negative, missing or no whole numbers; two columns of one name.
+      DataError: counts that are negative, missing or no whole numbers; two columns of one name; a column that numbers
+        the rows.
 
     >>> import pandas
     >>> corpus_of_counts(pandas.DataFrame({"cat": [1, 0], "dog": [0, 2]})).vocabulary
@@ -69,4 +75,17 @@ def corpus_of_counts(
     names = column_names(source) or []
     sparse = getattr(source, "sparse", None) if hasattr(source, "iloc") else None  # of pandas, where all columns are
     counts = array_of_numbers(where, source) if sparse is None else sparse.to_coo()
+    if sparse is None and not are_places(names):
+        _check_no_numbering(np.asarray(counts), names, where)
     return kind.from_counts(counts, words if are_places(names) else tuple(names), where)
+
+
+def _check_no_numbering(counts: np.ndarray, names: Sequence[str], where: str) -> None:
+    """Raises a DataError where a column counts the rows, as an id does: it would be the most frequent word."""
+    if len(counts) < FEWEST_NUMBERED:
+        return
+    steps = np.diff(counts, axis=0)
+    numbering = [name for name, step in zip(names, steps.T, strict=True) if np.all(step == 1)]
+    if numbering:
+        got = f"{listed(numbering)}, which numbers the rows"
+        raise fail(where, "a column of counts for each word", got, "leave it out, such as table.drop(columns=...)")
