@@ -13,6 +13,7 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from vijax.automatic import low_rank
+from vijax.automatic.curvature import normal
 
 HEAD = ["posterior", "variables", "directions", "ELBO", "gap, nats", "gradients", "log sd ratio, rms"]
 DIM = 500
@@ -70,24 +71,24 @@ POSTERIORS: dict[str, Callable[[Path], Posterior]] = {
 
 
 def rows(folder: Path, seed: int) -> Iterator[list[str]]:
-    """Two rows a posterior: without directions, and with."""
-    usual = low_rank.ROUNDS
+    """Three rows a posterior: independent normals, with directions, and of full covariance, which is the default."""
+    usual = low_rank.ROUNDS, normal.MOST_DIM
     for name, make in POSTERIORS.items():
-        for rounds in (0, usual):
-            low_rank.ROUNDS = rounds
+        for low_rank.ROUNDS, normal.MOST_DIM in ((0, 0), (usual[0], 0), usual):
             yield row(name, make(folder), seed)
-    low_rank.ROUNDS = usual
+    low_rank.ROUNDS, normal.MOST_DIM = usual
 
 
 def row(name: str, posterior: Posterior, seed: int) -> list[str]:
     """One fit."""
     fit = vi.auto(posterior.model, posterior.data, key=jax.random.key(seed))
-    stretch = np.asarray(fit.state.hyper["frame"].stretch)
+    frame = fit.state.hyper["frame"]
+    kind = "full" if np.ndim(frame.scale) == 2 else str(int(np.sum(np.asarray(frame.stretch) != 1)))
     ratio = ""
     if posterior.precision is not None:
         sds = np.sqrt(np.diag(np.linalg.inv(posterior.precision)))
         draws = np.asarray(fit.sample(jax.random.key(seed + 1), 4000)["w"], np.float64)
         ratio = f"{np.sqrt(np.mean(np.log(draws.std(0) / sds) ** 2)):.2f}"
     report = fit.report
-    counts = [f"{posterior.model.free.variables.dim:,}", str(int(np.sum(stretch != 1)))]
-    return [name, *counts, str(report.elbo), f"{report.gap:.2f}", f"{report.num_gradients:,}", ratio]
+    size = f"{posterior.model.free.variables.dim:,}"
+    return [name, size, kind, str(report.elbo), f"{report.gap:.2f}", f"{report.num_gradients:,}", ratio]

@@ -13,6 +13,7 @@ from tests.programs import compiled
 from vijax import lbfgs
 from vijax.automatic import auto as automatic
 from vijax.automatic import by_steps
+from vijax.automatic.curvature import normal as curved
 from vijax.automatic.gaussian import Gaussian, noise_of, step
 from vijax.automatic.many_groups import by_passes
 from vijax.data import synthetic
@@ -93,16 +94,20 @@ def test_an_improper_density_is_called_so():
     assert fit.status is not vi.Status.CONVERGED
 
 
-def test_an_improper_density_of_many_variables_is_called_so(monkeypatch):
+@pytest.mark.parametrize("most_full", [0, 3000])
+def test_an_improper_density_of_many_variables_is_called_so(most_full, monkeypatch):
     """Nothing depends on one of them; of another the tail is too heavy for any normal. Proper ones of other scales are
     not called so."""
     monkeypatch.setattr(automatic, "MOST_FULL", 4)
+    monkeypatch.setattr(curved, "MOST_DIM", most_full)
     others = lambda v: norm.logpdf(v["x"]).sum()
     names = {"x": vi.free(8), "y": vi.free()}
     for improper in (others, lambda v: others(v) - 0.2 * jnp.log1p(v["y"] ** 2)):
         fit = vi.auto(vi.density(names, improper), key=KEY)
         assert "improper" in fit.verdict
         assert fit.status is not vi.Status.CONVERGED
+    if most_full:
+        return
     wide = vi.density(names, lambda v: others(v) + norm.logpdf(v["y"], 50.0, 300.0))
     assert vi.auto(wide, key=KEY).status is vi.Status.CONVERGED
 
@@ -180,6 +185,7 @@ def test_a_limit_of_gradients_holds_and_is_told():
 def test_many_variables_are_fitted_as_independent(monkeypatch):
     """Conditional variances, as mean field has them, and the words that say so."""
     monkeypatch.setattr(automatic, "MOST_FULL", 4)
+    monkeypatch.setattr(curved, "MOST_DIM", 0)
     precision = 2 * np.eye(6) - 0.8 * (np.eye(6, k=1) + np.eye(6, k=-1))
     target = np.arange(6.0)
     model = vi.density({"x": vi.free(6)}, lambda v: -0.5 * (v["x"] - target) @ precision @ (v["x"] - target))

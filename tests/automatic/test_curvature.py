@@ -161,3 +161,20 @@ def test_dense_is_dense():
     matrix = matrix + matrix.T
     pattern = Pattern.dense(3)
     np.testing.assert_array_equal(pattern.matrix(pattern.directions @ matrix).toarray(), matrix)
+
+
+def test_a_walk_without_a_level_is_improper():
+    """Its differences are normal, and nothing says where it is."""
+    fit = vi.auto(
+        vi.density({"x": vi.free(DIM)}, lambda v: -0.5 * jnp.sum(jnp.diff(v["x"]) ** 2)), key=KEY, num_starts=2
+    )
+    assert "improper" in fit.verdict
+    assert not fit.report.usable
+
+
+def test_kinks_alone_are_no_error():
+    """Their Hessians are zero."""
+    fit = vi.auto(vi.density({"x": vi.free(DIM)}, lambda v: -jnp.sum(jnp.abs(v["x"] - 1.0))), key=KEY, num_starts=2)
+    draws = np.asarray(fit.sample(KEY, 4000)["x"])
+    assert np.median(draws.mean(0)) == pytest.approx(1.0, abs=0.05)
+    assert np.median(draws.std(0)) == pytest.approx(np.sqrt(np.pi / 2), rel=0.05)

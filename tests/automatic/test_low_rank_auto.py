@@ -8,6 +8,7 @@ import pytest
 import vijax as vi
 from vijax.automatic import auto as automatic
 from vijax.automatic import low_rank
+from vijax.automatic.curvature import normal as curved
 from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.low_rank import FURTHEST, gradient, lanczos, moved, rank_of
 from vijax.models.energies.density import Frame
@@ -18,6 +19,7 @@ KEY, DIM = jax.random.key(0), 60
 @pytest.fixture(autouse=True)
 def few_count_as_many(monkeypatch):
     monkeypatch.setattr(automatic, "MOST_FULL", 20)
+    monkeypatch.setattr(curved, "MOST_DIM", 0)
 
 
 def normal(precision, mean=0.0):

@@ -146,6 +146,7 @@ def test_what_auto_hands_out_goes_on_by_its_own_words(monkeypatch):
     check_bound(vi.fit(fit.alg, Y, key=OTHER, state=fit.state, num_epochs=40), Y)
 
 
+@pytest.mark.filterwarnings("ignore:restarts. all:vijax.fitting.restarts.EqualStartsWarning")
 @pytest.mark.parametrize("seemed_best", [0, 1])
 def test_runs_side_by_side_go_on_with_other_data(seemed_best):
     """The best is chosen by what they reach there."""

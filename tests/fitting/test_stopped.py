@@ -12,6 +12,7 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from vijax.automatic import auto as automatic
+from vijax.automatic.curvature import normal as curved
 from vijax.automatic.trust_region import stage_like
 from vijax.fitting import checkpoint
 from vijax.verdict.target import Target
@@ -28,6 +29,7 @@ MODEL = vi.density({"s": vi.free(), "x": vi.free(3)}, log_density)
 METHODS = {
     "auto": lambda **more: vi.auto(MODEL, key=KEY, richer=False, **more),
     "independent": lambda **more: vi.auto(MODEL, key=KEY, **more),
+    "by curvature": lambda **more: vi.auto(MODEL, key=KEY, **more),
     "dadvi": lambda **more: vi.dadvi(MODEL, key=KEY, **more),
 }
 
@@ -40,8 +42,10 @@ def unbroken(method):
 
 @pytest.fixture(params=METHODS)
 def method(request, monkeypatch):
-    if request.param == "independent":
+    if request.param in ("independent", "by curvature"):
         monkeypatch.setattr(automatic, "MOST_FULL", 3)
+    if request.param == "independent":
+        monkeypatch.setattr(curved, "MOST_DIM", 0)
     return METHODS[request.param]
 
 

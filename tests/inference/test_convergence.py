@@ -61,6 +61,7 @@ def test_a_run_that_has_converged_takes_no_step_more(unbroken):
     assert int(further.state.step) == int(unbroken.state.step) + 50
 
 
+@pytest.mark.filterwarnings("ignore:restarts. all:vijax.fitting.restarts.EqualStartsWarning")
 def test_the_same_holds_of_restarts():
     kept = {}
     keep = lambda seen: kept.update({seen.step: jax.tree.map(np.asarray, seen.whole)})

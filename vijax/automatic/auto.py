@@ -355,7 +355,7 @@ def _many_variables(run: Run, watcher: Watcher, seed: int, num_starts: int) -> t
     start = found[0].mode
     plain = low_rank.independent(run, start, seed)
     full = curved.fit(run, plain, seed)
-    if full is not None and full.ended in (Ended.CONVERGED, Ended.INTERRUPTED):
+    if full is not None and full.ended in (Ended.CONVERGED, *STOPPED):
         return full, found
     directed = low_rank.fit(run, plain, start, seed)
     if full is None or directed.ended is Ended.UNBOUNDED:

@@ -178,7 +178,7 @@ def lanczos(
         for _ in range(2):  # twice is enough
             v = v - basis[:, : i + 1] @ (basis[:, : i + 1].T @ v)
         beside[i] = np.linalg.norm(v)
-        if beside[i] < 1e-10 * abs(middle[: i + 1]).max():  # all directions that the start has a part in
+        if beside[i] <= 1e-10 * abs(middle[: i + 1]).max():  # all directions that the start has a part in
             basis, middle, beside = basis[:, : i + 1], middle[: i + 1], beside[: i + 1]
             break
     inside = np.diag(middle) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)

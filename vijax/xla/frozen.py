@@ -191,25 +191,27 @@ class _Reader:
         return x if is_fixed else x.copy(), (type(x), x.dtype.str, x.shape, digest, mask)
 
     def _container(self, x: Any) -> tuple[Any, Hashable]:
+        """A copy of a container. An empty one is itself: the function may be about to fill it."""
+        if not x and not isinstance(x, tuple | frozenset):
+            return x, Same(x)
         if isinstance(x, dict):
             names, name_key = self._several(list(x))
             values, key = self._several(list(x.values()))
-            is_copied = any(a is not b for a, b in zip(values, x.values(), strict=True))
-            return dict(zip(names, values, strict=True)) if is_copied else x, (dict, name_key, key)
-        items = list(x)
-        copies, key = self._several(items)
+            return dict(zip(names, values, strict=True)), (dict, name_key, key)
+        copies, key = self._several(list(x))
         if isinstance(x, set | frozenset):
-            return x, (type(x), frozenset(key))  # type: ignore[call-overload]
-        is_copied = any(a is not b for a, b in zip(copies, items, strict=True))
-        return type(x)(copies) if is_copied else x, (type(x), key)
+            return type(x)(x), (type(x), frozenset(key))  # type: ignore[call-overload]
+        return type(x)(copies), (type(x), key)
 
     def _class(self, x: type) -> tuple[Any, Hashable]:
         """A class is itself; of a user's class attributes count, which may be set later."""
         if not _is_users(getattr(x, "__module__", "")):
             return x, Same(x)
         is_read = lambda name, value: not name.startswith("__") or isinstance(value, types.FunctionType)
-        own = {name: value for name, value in vars(x).items() if is_read(name, value)}
-        return x, (Same(x), tuple(own), self._several(list(own.values()))[1])
+        parents = [one for one in x.__mro__ if _is_users(getattr(one, "__module__", ""))]
+        own = [(name, value) for one in parents for name, value in vars(one).items() if is_read(name, value)]
+        names, values = [name for name, _ in own], [value for _, value in own]
+        return x, (Same(x), tuple(names), self._several(values)[1])
 
     def _object(self, x: Any) -> tuple[Any, Hashable]:
         """Something else: by its own equality, or by its attributes."""
@@ -230,9 +232,8 @@ class _Reader:
             return x, Same(x)
         names, values = list(attributes), list(attributes.values())
         copies, key = self._several(values)
-        is_copied = any(a is not b for a, b in zip(copies, values, strict=True))
         is_plain = _is_users(type(x).__module__) or isinstance(x, types.SimpleNamespace)
-        if not (is_copied and is_plain):
+        if not is_plain:
             return x, (type_key, tuple(names), key)
         copy = types.SimpleNamespace() if isinstance(x, types.SimpleNamespace) else object.__new__(type(x))
         for name, value in zip(names, copies, strict=True):
@@ -264,7 +265,7 @@ class _Reader:
             keys.append(key)
         copy.__defaults__, key = self._defaults(x.__defaults__)
         copy.__kwdefaults__, more = self._defaults(x.__kwdefaults__)
-        for name in ("__qualname__", "__module__", "__doc__", "__annotations__"):
+        for name in ("__qualname__", "__module__", "__doc__"):
             setattr(copy, name, getattr(x, name))
         copy.__dict__.update(x.__dict__)
         return copy, ("function", *keys, key, more)

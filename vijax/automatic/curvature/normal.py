@@ -48,6 +48,8 @@ SLACK = 0.05
 """The ELBO on its own draws may fall by this share of the nats of a step."""
 SLOWER = 0.5
 """Where a step is longer than this share of the one before it, the noise of draws is what moves q."""
+OUT, FLAT = (-1e6, -1e4, 1e4, 1e6), 1.0
+"""Points along a direction at which a density that loses fewer nats is improper, in units of the first normal."""
 SDS = 0.02
 """A fit has converged where the noise of its draws moves all means by fewer standard deviations."""
 FEWEST_AVERAGED = 3
@@ -96,8 +98,22 @@ def fit(run: Run, begin: Gaussian, seed: int) -> Gaussian | None:
     reached = _climbed(run, look, start, np.diag(1 / begin.sds**2), cost, seed)
     if reached is None:
         return None
+    if reached.size < 1 and is_flat(target, reached.q, reached.precision, begin.sds):
+        return reached.q._replace(ended=Ended.UNBOUNDED)
     q = _averaged(run, look, reached, cost, seed)
-    return None if has_kinks(target, q, [seed, 34]) else q
+    if has_kinks(target, q, [seed, 34]):
+        return None
+    # At an optimum steps are whole: where the last was not, some direction has no curvature of its own.
+    return q if reached.size == 1 or q.ended is Ended.INTERRUPTED else q._replace(ended=Ended.SPENT)
+
+
+def is_flat(target: Target, q: Gaussian, precision: Float[np.ndarray, "D D"], sds: Float[np.ndarray, " D"]) -> bool:
+    """Says whether the density stays as it is, or grows, far out along the direction in which q is widest, in units of
+    these standard deviations."""
+    _, widest = linalg.eigh(precision * sds * sds[:, None], subset_by_index=[0, 0])
+    away = sds * widest[:, 0]
+    middle, *far = target.values(np.stack([q.mean, *(q.mean + out * away for out in OUT)]))
+    return bool(np.all(np.asarray(far) > middle - FLAT))
 
 
 def _fewest_gradients(dim: int) -> int:
