@@ -88,3 +88,13 @@ def test_a_column_that_numbers_the_rows_is_no_word(first):
     with pytest.raises(ValueError, match="a column of counts for each word, got 'id', which numbers the rows"):
         vi.data.read(table)
     assert vi.data.read(table.drop(columns="id")).vocabulary == ("cat", "dog")
+
+
+def test_a_fit_without_words_takes_numbered_columns_by_their_number():
+    counts = pandas.DataFrame([[3, 0, 1], [0, 2, 5]])
+    assert over_words(counts[[2, 0, 1]], None).to_scipy().toarray().tolist() == counts.to_numpy().tolist()
+    named = counts.set_axis(["cat", "dog", "fox"], axis=1)
+    with pytest.warns(
+        UserWarning, match="made of counts without words, so the columns 'cat', 'dog', 'fox' are taken by"
+    ):
+        over_words(named, None)

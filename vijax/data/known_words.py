@@ -18,7 +18,7 @@ from vijax.data.corpora.ratings import are_ratings
 from vijax.data.corpora.select import with_vocabulary
 from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.read import TEXT_FORMATS, guess_format, read
-from vijax.data.reading.checks import Notes
+from vijax.data.reading.checks import Notes, listed
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.schema.cells import in_a_library
 from vijax.data.texts.text import DEFAULT_SETTINGS, analyzer, settled
@@ -49,6 +49,8 @@ def over_words(source: Any, words: Sequence[str] | None, where: str = "documents
     corpus = read(source, vocabulary=words if are_texts else None)
     if are_texts:
         _warn_of_unknown_texts(corpus, source, where)
+    if words is None and corpus.vocabulary is not None and are_counts(source):
+        return _by_place(corpus, where)
     if words is None or corpus.vocabulary is None or are_same(corpus.vocabulary, words):
         return corpus
     found = with_vocabulary(corpus, words)
@@ -59,6 +61,21 @@ def over_words(source: Any, words: Sequence[str] | None, where: str = "documents
             stacklevel=4,
         )
     return found
+
+
+def _by_place(corpus: Corpus, where: str) -> Corpus:
+    """A table of counts for a fit that has no words, because its columns were numbers of places: columns that are
+    called so stand in their order. Warns of others, which nobody can compare."""
+    names = list(corpus.vocabulary or ())
+    places = [str(place) for place in range(len(names))]
+    if set(names) == set(places):
+        return with_vocabulary(corpus, places)
+    warnings.warn(
+        f"{where}: the fit was made of counts without words, so the columns {listed(names)} are taken by their place. "
+        "Fit a table whose columns are the words, and they are compared.",
+        stacklevel=5,
+    )
+    return corpus
 
 
 def _warn_of_unknown_texts(corpus: Corpus, source: Any, where: str) -> None:
