@@ -61,11 +61,11 @@ def test_a_file_says_its_line(tmp_path):
     [
         ["3 kg", "5 kg"],
         ["10-20", "20-30", "30+"],
-        [f"{1000 + 7 * place} AB" if place % 2 else f"{1000 + place} XY" for place in range(N)],
-        [f"SW{place}A {place}AA" for place in range(N)],
-        [f"room {place}" for place in range(N)],
+        [f"{1000 + 7 * place} AB" if place % 2 else f"{1000 + place} XY" for place in range(8)],
+        [f"SW{place}A {place}AA" for place in range(8)],
+        [f"room {place}" for place in range(8)],
         ["1st", "2nd", "3rd", "4th"],
-        [f"2024W{place:02}" for place in range(N)],
+        [f"2024W{place:02}" for place in range(8)],
     ],
 )
 def test_categories_are_categories(levels):
@@ -126,3 +126,26 @@ def test_a_remedy_does_not_guess(cells, values):
 @pytest.mark.parametrize("cells", [["red", "5"], ["1.2.3"], ["1/2/2024"], ["10:05"], ["0x1f"], ["110 00"], ["7"], []])
 def test_other_text_means_no_numbers(cells):
     assert near_numbers(cells) is None
+
+
+@pytest.mark.parametrize("form", ["{:.2f}±0.1", "<{:.2f}", "no. {:.2f}th", "{:.2f} mg|{:.2f} g", "n{:.4f}"])
+def test_a_text_for_nearly_each_row_is_no_category(form):
+    """Whatever it says: a coefficient for each row explains all of the response."""
+    forms = form.split("|")
+    numbers = np.random.default_rng(0).normal(50, 20, 40)
+    texts = [forms[row % len(forms)].format(number) for row, number in enumerate(numbers)]
+    table = {"y": numbers, "x": texts}
+    with pytest.raises(
+        ValueError, match="formula: expected categories that rows share, got 40 different texts in 40 rows"
+    ):
+        vi.glmm("y ~ x", table)
+    vi.glmm("y ~ C(x)", table)
+    vi.glmm("y ~ (1 | x)", table)
+    vi.glmm("y ~ x", {**table, "x": [f"room {row % 8}" for row in range(40)]})
+
+
+@pytest.mark.parametrize(
+    ("cell", "values"), [("63.4k", ("63400", "63.4")), ("1.5M", ("1500000", "1.5")), ("443½", ("443.5",))]
+)
+def test_letters_and_fractions_behind_a_number_count(cell, values):
+    assert near_numbers([cell] * 3).values == values

@@ -81,7 +81,7 @@ class Target:
         """Takes data as `vijax.fit` does, all in one batch without padding. Raises ValueError: the model does not read
         such data."""
         with _precision(is_double):
-            own = made_again(model) if is_double else model
+            own = kept(model, made_again, lambda of: made_again(of())) if is_double else model
             return cls(own.log_density, all_groups(data, own), is_double=is_double)
 
     @classmethod

@@ -16,8 +16,9 @@ from jaxtyping import Float
 
 from vijax.data.formulas.syntax import Call, Column, Constant, Node, Number, Operation, Sign, Span, Text
 from vijax.data.formulas.tokens import refuse
-from vijax.data.schema.near_numbers import NearNumbers
+from vijax.data.schema.near_numbers import OF_POINTS, NearNumbers
 from vijax.data.schema.typed_columns import NoNumber, TypedColumn, TypedTable
+from vijax.data.tables.columns import are_missing
 
 Values = Float[np.ndarray, " N"]
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
@@ -235,6 +236,7 @@ def check_categories(node: Column, column: TypedColumn, reading: Reading) -> Non
     texts that rows repeat are categories, and it is said where nothing but signs is beside the numbers."""
     near = column.near_numbers
     if near is None:
+        _check_few_levels(node, column, reading)
         return
     if not near.are_few:
         raise _near_numbers(node, near, reading)
@@ -245,6 +247,23 @@ def check_categories(node: Column, column: TypedColumn, reading: Reading) -> Non
             UserWarning,
             stacklevel=2,
         )
+
+
+def _check_few_levels(node: Column, column: TypedColumn, reading: Reading) -> None:
+    """Refuses a column of text of which nearly each row has a text of its own: it is a name, a note, or a number with
+    something beside it, and no category."""
+    number, rows = len(column.labels().levels().names), len(column.values)
+    is_few = rows < FEWEST_ROWS or number <= MOST_LEVELS * rows
+    if column.declared is not None or is_few or number > MANY:  # of very many another error says more
+        return
+    got = f"{number:,} different texts in {rows:,} rows of {node.name!r}, such as {str(column.values[0])[:40]!r}"
+    remedy = f"Make them numbers, write (1 | {node}) for groups, leave it out, or C({node}) for categories."
+    raise reading.refuse(node, "categories that rows share", got, remedy)
+
+
+FEWEST_ROWS, MOST_LEVELS, MANY = 10, 0.5, 2000
+"""Rows from which on a column of text may have this share of them as levels, at most; and levels that no term may
+have."""
 
 
 def _near_numbers(node: Column, near: NearNumbers, reading: Reading) -> ValueError:
@@ -263,7 +282,9 @@ def not_of_numbers(node: Column, column: TypedColumn, reading: Reading) -> Value
             node, "numbers, text or categories in the terms of the formula", f"dates in [{node.name!r}]", remedy
         )
     if column.kind == "digits":
-        remedy = f"Write C({node}) for categories, or give numbers: table[{node.name!r}].astype(float)."
+        cells = [str(cell) for cell in column.values[~are_missing(column.values)]]
+        points = " (without the points, if these divide thousands)" if all(map(OF_POINTS.fullmatch, cells)) else ""
+        remedy = f"Write C({node}) for categories, or give numbers: table[{node.name!r}].astype(float){points}."
         return reading.refuse(node, expected, "text, all of which says numbers", remedy)
     if column.kind == "empty":
         return reading.refuse(node, expected, "missing values alone", "Leave it out.")

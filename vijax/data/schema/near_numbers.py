@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ OF_COMMAS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 OF_POINTS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 WITH_COMMA = re.compile(r"\d*,\d+")
 WITH_POINT = re.compile(r"\d*\.\d*|\d+")
+MULTIPLES = {"k": 1e3, "K": 1e3, "M": 1e6, "Mio": 1e6, "mn": 1e6, "bn": 1e9, "B": 1e9}
+"""Letters behind a number that may stand for thousands and more."""
 BY_POINTS = ("$", "US$", "USD", "\u00a3", "GBP")
 """Money whose amounts have a decimal point."""
 
@@ -49,6 +52,10 @@ class _Read(NamedTuple):
     def values(self, are_commas_decimal: bool | None) -> list[str]:
         """The numbers that it may say, as programs write them."""
         bodies = _plain(self.body, are_commas_decimal)
+        if self.unit in MULTIPLES:
+            bodies = [*(_times(body, MULTIPLES[self.unit]) for body in bodies), *bodies]
+        elif (part := unicodedata.numeric(self.unit[0], 0.0) if self.unit else 0.0) > 0:
+            bodies = [f"{float(body) + part:g}" for body in bodies]
         signs = ["-", ""] if self.in_brackets and not self.is_negative else ["-" if self.is_negative else ""]
         return [f"{sign}{body}{self.power}" for sign in signs for body in bodies]
 
@@ -121,6 +128,11 @@ def _read(text: str) -> _Read | None:
     is_negative = any(sign in MINUS for sign in match["sign"] + match["inner"])
     unit = after or match["before"]
     return _Read(text, is_negative, bool(match["open"]), body, match["power"], unit)
+
+
+def _times(body: str, multiple: float) -> str:
+    """The text of a number times another, without an exponent."""
+    return f"{float(body) * multiple:.12g}" if float(body) * multiple < 1e12 else f"{float(body) * multiple:g}"
 
 
 def _commonest(units: Iterable[str]) -> str:
