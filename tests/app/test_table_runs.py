@@ -139,7 +139,8 @@ def test_a_converged_run_killed_before_its_end_was_written_ends_where_it_did(inp
 def test_skipped_steps_are_in_the_last_lines(inputs, capsys):
     x = rows(0)
     x[40] = 1e30  # finite, and its square is not
-    data = ["--data", str(write_csv(inputs / "wild.csv", x)), "--set", "restarts=1", "held_out=0"]
+    wild = str(write_csv(inputs / "wild.csv", x))
+    data = ["--data", wild, "--set", "restarts=1", "held_out=0", "standardise=false"]
     svi = ["algorithm.name=svi", "batch_size=30", "num_epochs=4"]
     assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "wild"), *data, *svi]) == 0
     assert "Warning: 4 of 12 steps were not finite and were skipped." in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, NamedTuple
 
@@ -17,6 +18,7 @@ from vijax.contract.batch import Minibatch
 from vijax.data.loader import ArrayLoader
 from vijax.families import Gamma
 from vijax.fitting.fit import Progress, fit
+from vijax.fitting.restarts import EqualStartsWarning
 from vijax.fitting.result import Fit
 from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro
@@ -89,16 +91,19 @@ def fit_rows(
     settled = _Settled(tol * (rows if weights is None else float(weights.sum())), _within if by_gradient else _any_step)
     done = 0 if state is None else int(state.step)
     given = {"hyper": hyper} if state is None else {"state": state}
-    found = fit(
-        alg,
-        loader,
-        key=key,
-        num_steps=done + max_iter,
-        restarts=restarts,
-        callbacks=[settled],
-        steps_per_chunk=STEPS,
-        **given,  # type: ignore[arg-type]
-    )
+    with warnings.catch_warnings():
+        # `n_init` is said once, for one component and for ten: in scikit-learn one component is no warning either.
+        warnings.simplefilter("ignore", EqualStartsWarning)
+        found = fit(
+            alg,
+            loader,
+            key=key,
+            num_steps=done + max_iter,
+            restarts=restarts,
+            callbacks=[settled],
+            steps_per_chunk=STEPS,
+            **given,  # type: ignore[arg-type]
+        )
     return Fitted(found, settled.yes, int(found.state.step) - done, found.trace["elbo"])
 
 
