@@ -1,5 +1,6 @@
 """A function of a user is a value: models are those of what it reads now, and equal ones are one."""
 
+import collections
 import dataclasses
 import functools
 import types
@@ -314,3 +315,27 @@ def test_a_numpyro_program_is_that_of_now(patch):
     assert mean() == pytest.approx(2.0, abs=0.05)
     patch.setitem(Y, slice(None), -Y)
     assert mean() == pytest.approx(-2.0, abs=0.05)
+
+
+class Named(dict):
+    """A dict of a user's."""
+
+
+@pytest.mark.parametrize("make", [collections.OrderedDict, collections.Counter, Named])
+def test_a_dict_of_another_type_is_like_no_other(make):
+    """Its attributes say nothing of what it holds."""
+    held = make(a=1)
+    model = lambda: vi.density({"w": vi.free()}, lambda v: -held["a"] * v["w"] ** 2)
+    first = model()
+    held["a"] = 3
+    assert float(model().log_density.log_prior({"w": jnp.ones(())})) == -3.0
+    assert model() is not first
+
+
+def test_what_is_very_deep_is_no_error():
+    deep = []
+    for _ in range(3000):
+        deep = [deep, 1.0]
+    density = lambda v: -deep[1] * v["w"] ** 2
+    assert float(vi.density({"w": vi.free()}, density).log_density.log_prior({"w": jnp.ones(())})) == -1.0
+    assert as_it_reads(density)({"w": 1.0}) == -1.0

@@ -201,15 +201,15 @@ def _for_all(some: Scales, measured: Int[np.ndarray, " some"], places: list[np.n
 
 def _widths(target: Target, coordinates: Int[np.ndarray, " some"]) -> list[tuple[float, float] | None]:
     """Middle and width along these coordinates, all others zero; None where they are not known."""
-    found = []
+    widths: list[tuple[float, float] | None] = []
     at_once = max(MOST_NUMBERS // (target.dim * len(LINE)), 1)
     for start in range(0, len(coordinates), at_once):
         chosen = coordinates[start : start + at_once]
         at = np.zeros((len(LINE), len(chosen), target.dim))
         at[:, np.arange(len(chosen)), chosen] = LINE[:, None]
         values = target.log_priors(at.reshape(-1, target.dim)).reshape(len(LINE), len(chosen))
-        found += [_along_line(column) for column in values.T]
-    return found
+        widths += [_along_line(column) for column in values.T]
+    return widths
 
 
 def _along_line(values: Float[np.ndarray, " points"]) -> tuple[float, float] | None:

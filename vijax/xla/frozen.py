@@ -3,13 +3,14 @@
 A function equals itself alone, whatever it reads. But what it reads may change between two calls: a variable of a
 notebook is bound to other data, an array is changed in place, an attribute of an object is set. Programs that were
 compiled for the function as it was would then answer for it as it is. So a function that comes in is copied together
-with the arrays that it reads, and is compared by its code and the values that it reads.
+with what it reads, and is compared by its code and the values that it reads.
 
 The copies serve a second purpose: JAX (0.10) may go on with what an array held when it was first traced.
 """
 
 from __future__ import annotations
 
+import collections
 import dis
 import functools
 import hashlib
@@ -29,6 +30,8 @@ import numpy as np
 
 MOST_READ = 20_000
 """Values that a function may read, those inside others included; one that reads more is compared with none."""
+CONTAINERS = dict, list, set, bytearray, collections.deque
+"""Types whose subclasses are not compared: nobody knows what they make of what they hold."""
 TABLES = ("pandas", "polars", "pyarrow")
 """Libraries whose tables are compared by what they hold."""
 PLAIN = int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, slice, np.generic
@@ -76,7 +79,10 @@ def frozen(x: Any) -> tuple[Any, Hashable]:
     >>> print(function(), copy(), frozen(function)[1] == before)
     1.0 0.0 False
     """
-    copy, key = _Reader().read(x)
+    try:
+        copy, key = _Reader().read(x)
+    except Exception as error:  # objects of others raise what they like, and very deep ones a RecursionError
+        raise UnknownError from error
     try:
         weakref.ref(copy)
     except TypeError:  # an object with slots alone
@@ -126,7 +132,7 @@ class _Reader:
         self._alive: list[Any] = []  # what was read, so that no other object gets its address
 
     def read(self, x: Any) -> tuple[Any, Hashable]:
-        """The copy of a value, itself where it holds no array, and its key."""
+        """The copy of a value, itself where it cannot change or nobody knows how to copy it; and its key."""
         if isinstance(x, PLAIN):
             return x, (type(x), repr(x) if isinstance(x, float | complex | np.generic | slice) else x)
         if id(x) in self._read:
@@ -184,7 +190,7 @@ class _Reader:
     def _array(self, x: np.ndarray) -> tuple[Any, Hashable]:
         if x.dtype.hasobject:
             _, key = self._several(x.ravel().tolist())
-            return x, (type(x), x.shape, key)
+            return x.copy(), (type(x), x.shape, key)
         mask = np.ma.getmaskarray(x).tobytes() if isinstance(x, np.ma.MaskedArray) else b""
         digest = hashlib.blake2b(np.ascontiguousarray(x).view(np.uint8).data if x.size else b"").digest()
         is_fixed = not x.flags.writeable and x.base is None
@@ -214,8 +220,11 @@ class _Reader:
         return x, (Same(x), tuple(names), self._several(values)[1])
 
     def _object(self, x: Any) -> tuple[Any, Hashable]:
-        """Something else: by its own equality, or by its attributes."""
+        """Something else: by its own equality, or by its attributes. A dict or list of another type, and an object of
+        a user's class that is one, holds more than its attributes."""
         type_key = self.read(type(x))[1]
+        if isinstance(x, CONTAINERS):
+            raise UnknownError
         if type(x).__hash__ is not object.__hash__:
             try:
                 hash(x)

@@ -24,6 +24,7 @@ from scipy import linalg, sparse
 from vijax.automatic.curvature.kinks import has_kinks
 from vijax.automatic.curvature.pattern import Pattern, pattern_of
 from vijax.automatic.gaussian import Gaussian, noise_of, root_of_inverse
+from vijax.automatic.low_rank import SDS
 from vijax.automatic.trust_region import Run
 from vijax.verdict.report import Ended
 from vijax.verdict.target import Target
@@ -50,8 +51,6 @@ SLOWER = 0.5
 """Where a step is longer than this share of the one before it, the noise of draws is what moves q."""
 OUT, FLAT = (-1e6, -1e4, 1e4, 1e6), 1.0
 """Points along a direction at which a density that loses fewer nats is improper, in units of the first normal."""
-SDS = 0.02
-"""A fit has converged where the noise of its draws moves all means by fewer standard deviations."""
 FEWEST_AVERAGED = 3
 """Steps that are averaged, at least."""
 SHARE = 0.5
@@ -197,7 +196,7 @@ def _climbed(
 ) -> Moved | None:
     """Takes steps until they are no longer than the noise of draws makes them."""
     target = run.target
-    reached = Moved(q, precision, np.inf, 1.0)
+    reached = Moved(q, precision, np.inf, 0.5)  # the first step may be whole, and the start is none
     for turn in range(10 * STEPS):
         if run.stopped() or not run.affords(cost):
             break

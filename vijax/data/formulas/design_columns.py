@@ -13,15 +13,13 @@ from jaxtyping import Float
 from vijax.data.formulas import bases, contrasts
 from vijax.data.formulas.algebra import INTERCEPT, Term, Terms, terms_of
 from vijax.data.formulas.contrasts import Codes, full_ranks
-from vijax.data.formulas.functions import Reading, check_categories, columns_in, evaluate, not_of_numbers
+from vijax.data.formulas.functions import MOST_COLUMNS, Reading, check_categories, columns_in, evaluate, not_of_numbers
 from vijax.data.formulas.syntax import Call, Column, Constant, Formula, Node, Number, Several, Sign, Text
 from vijax.data.schema.labels import Labels, Levels
 from vijax.data.schema.typed_columns import TypedTable
 
 MOST_CELLS = 2**29
 """Numbers of the columns of a formula, at most: 4 GB."""
-MOST_COLUMNS = 2000
-"""Columns of a term, and levels of a category, at most."""
 MOST_POLYNOMIAL = 95
 """Levels of polynomial contrasts, at most, as in R: more of them are no polynomials in float64."""
 GROUPS = "Write categories of many levels as group effects: (1 | g)."

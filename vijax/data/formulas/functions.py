@@ -254,16 +254,17 @@ def _check_few_levels(node: Column, column: TypedColumn, reading: Reading) -> No
     something beside it, and no category."""
     number, rows = len(column.labels().levels().names), len(column.values)
     is_few = rows < FEWEST_ROWS or number <= MOST_LEVELS * rows
-    if column.declared is not None or is_few or number > MANY:  # of very many another error says more
+    if column.declared is not None or is_few or number > MOST_COLUMNS:  # of very many another error says more
         return
     got = f"{number:,} different texts in {rows:,} rows of {node.name!r}, such as {str(column.values[0])[:40]!r}"
     remedy = f"Make them numbers, write (1 | {node}) for groups, leave it out, or C({node}) for categories."
     raise reading.refuse(node, "categories that rows share", got, remedy)
 
 
-FEWEST_ROWS, MOST_LEVELS, MANY = 10, 0.5, 2000
-"""Rows from which on a column of text may have this share of them as levels, at most; and levels that no term may
-have."""
+FEWEST_ROWS, MOST_LEVELS = 10, 0.5
+"""Rows from which on a column of text may have this share of them as levels, at most."""
+MOST_COLUMNS = 2000
+"""Columns of a term, and levels of a category, at most."""
 
 
 def _near_numbers(node: Column, near: NearNumbers, reading: Reading) -> ValueError:
